@@ -1,12 +1,14 @@
 """Who runs a captured graph: the backends by name, and the modes and options of ours.
 
-A backend: `(graph: fx.GraphModule, example_inputs: list[Tensor]) -> callable`, from inputs to a tuple of outputs.
+In:  what a user passes to `compile`: a backend, a mode or options, a pipeline.
+Out: a `Backend`: `(graph: fx.GraphModule, example_inputs: list[Tensor]) -> callable`, from inputs to a tuple of outputs.
 In PyTorch: `torch/_dynamo/backends/registry.py`, `torch/_inductor/__init__.py` (`list_mode_options`, `list_options`).
 """
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from functools import partial
-from typing import Any
+from typing import Any, TypeAlias
 
 import torch
 from torch import fx
@@ -14,104 +16,167 @@ from torch import fx
 from course_lib import autograd, events, lowering, runtime
 from course_lib.pipeline import Pipeline, is_symbolic, needs_grad
 
-Backend = Callable[[fx.GraphModule, list[torch.Tensor]], Callable[..., Any]]
+Inputs: TypeAlias = list[torch.Tensor]
+Backend: TypeAlias = Callable[[fx.GraphModule, Inputs], Callable[..., Any]]
+NamedBackend: TypeAlias = Callable[[fx.GraphModule, Inputs, Pipeline, str], Callable[..., Any]]
+"""One of ours: it also gets the stages, and the language of kernels."""
 
-OPTIONS: dict[str, tuple[Any, tuple[Any, ...], str]] = {
-    "codegen": (
+
+@dataclass(frozen=True)
+class Option:
+    """What `compile(options=...)` takes under one name."""
+
+    default: Any
+    allowed: tuple[Any, ...]
+    meaning: str
+
+
+OPTIONS: dict[str, Option] = {
+    "codegen": Option(
         "auto",
         ("auto", "cpp", "triton"),
         "the language of kernels; auto: C++ for CPU, Triton for GPU tensors",
     ),
-    "cudagraphs": (False, (False, True), "record the kernels of each program as a CUDA graph"),
-    "autotune": (
+    "cudagraphs": Option(
+        False, (False, True), "record the kernels of each program as a CUDA graph"
+    ),
+    "autotune": Option(
         False,
         (False, True),
         "measure tiles of each GPU kernel, and matrix products of our own beside the library's",
     ),
-    "fallback_random": (
+    "fallback_random": Option(
         True,
         (False, True),
         "random numbers are eager's; else by a formula that fuses and is computed again",
     ),
-    "trace.enabled": (
+    "trace.enabled": Option(
         False,
         (False, True),
         "write each stage of every graph into a folder, course_debug/ or $COURSE_DEBUG_DIR",
     ),
-    "trace.graph_diagram": (False, (False, True), "with a picture of what was fused"),
+    "trace.graph_diagram": Option(False, (False, True), "with a picture of what was fused"),
 }
-"""Option → (default, allowed values, meaning)."""
-MODES: dict[str, dict[str, Any]] = {"default": {}, "reduce-overhead": {"cudagraphs": True}}
-MODES |= {
+MODES: dict[str, dict[str, Any]] = {
+    "default": {},
+    "reduce-overhead": {"cudagraphs": True},
     "max-autotune": {"cudagraphs": True, "autotune": True},
     "max-autotune-no-cudagraphs": {"autotune": True},
 }
 """Mode → the options it sets."""
 
 
+# ---- the backends by name -------------------------------------------------------------------------------------------
+
+
+def eager(
+    gm: fx.GraphModule, inputs: Inputs, pipeline: Pipeline, codegen: str
+) -> Callable[..., Any]:
+    """Capture alone: the graph runs operation by operation."""
+    return autograd.op_by_op(gm)
+
+
+def aot_eager(
+    gm: fx.GraphModule, inputs: Inputs, pipeline: Pipeline, codegen: str
+) -> Callable[..., Any]:
+    """Capture, tracing and autograd ahead of time; no kernels of ours."""
+    return pipeline.run_compile(gm, "none", needs_grad(inputs, gm))
+
+
+def inductor(
+    gm: fx.GraphModule, inputs: Inputs, pipeline: Pipeline, codegen: str
+) -> Callable[..., Any]:
+    """All of it: differentiate, lower, fuse, generate and build kernels."""
+    return pipeline.run_compile(gm, codegen, needs_grad(inputs, gm))
+
+
 def torch_inductor(
-    gm: fx.GraphModule, inputs: list[torch.Tensor], pipeline: Pipeline, codegen: str
+    gm: fx.GraphModule, inputs: Inputs, pipeline: Pipeline, codegen: str
 ) -> Callable[..., Any]:
     """Our capture with torch's own back half, to tell which half a difference comes from."""
     from torch._dynamo.backends.inductor import inductor as theirs
 
-    return pipeline.specialize(gm, theirs) if is_symbolic(gm) else theirs(gm, inputs)
+    if is_symbolic(gm):
+        return pipeline.specialize(gm, theirs)
+    return theirs(gm, inputs)
 
 
-BACKENDS: dict[
-    str, Callable[[fx.GraphModule, list[torch.Tensor], Pipeline, str], Callable[..., Any]]
-] = {
-    # capture alone; capture, tracing and autograd; all of it: differentiate, lower, fuse, generate and build kernels
-    "eager": lambda gm, inputs, pipeline, codegen: autograd.op_by_op(gm),
-    "aot_eager": lambda gm, inputs, pipeline, codegen: pipeline.run_compile(
-        gm, "none", needs_grad(inputs, gm)
-    ),
-    "inductor": lambda gm, inputs, pipeline, codegen: pipeline.run_compile(
-        gm, codegen, needs_grad(inputs, gm)
-    ),
+BACKENDS: dict[str, NamedBackend] = {
+    "eager": eager,
+    "aot_eager": aot_eager,
+    "inductor": inductor,
     "torch_inductor": torch_inductor,
 }
+
+
+# ---- what the arguments of `compile` ask for ------------------------------------------------------------------------
 
 
 def find(
     backend: str | Backend, mode: str | None, options: dict[str, Any] | None, pipeline: Pipeline
 ) -> Backend:
     """The backend that the arguments of `compile` ask for. Raises ValueError with what there is."""
-    if mode is not None and options is not None:
-        raise ValueError(
-            "give either mode or options to compile, not both: a mode is a set of options"
-        )
-    for name, value in (options or {}).items():
-        if name not in OPTIONS:
-            raise ValueError(f"there is no option '{name}'; there are {', '.join(OPTIONS)}")
-        if value not in (allowed := OPTIONS[name][1]):
-            raise ValueError(
-                f"option '{name}' must be one of {', '.join(map(repr, allowed))}, got {value!r}"
-            )
-    chosen = list_mode_options("default" if mode is None else mode) | (options or {})
+    chosen = chosen_options(mode, options)
     if not isinstance(backend, str):
-        if not callable(backend):
-            raise ValueError(f"backend must be a name or a callable, got {type(backend).__name__}")
-        own = backend
-        return lambda gm, inputs: autograd.restoring(own(gm, inputs), gm)
+        return users_own(backend)
     if backend not in BACKENDS:
         raise ValueError(
             f"there is no backend '{backend}'; there are {', '.join(list_backends())}, or pass a callable"
         )
+
+    stages = with_options(pipeline, chosen)
+    named = BACKENDS[backend]
+
+    def run(gm: fx.GraphModule, inputs: Inputs) -> Callable[..., Any]:
+        return named(gm, inputs, stages, chosen["codegen"])
+
+    if chosen["trace.enabled"] or chosen["trace.graph_diagram"]:
+        return events.write_stages(run, chosen["trace.graph_diagram"])
+    return run
+
+
+def chosen_options(mode: str | None, options: dict[str, Any] | None) -> dict[str, Any]:
+    """Every option, as a mode or the user sets it. Raises ValueError for what there is not."""
+    if mode is not None and options is not None:
+        raise ValueError(
+            "give either mode or options to compile, not both: a mode is a set of options"
+        )
+
+    for name, value in (options or {}).items():
+        if name not in OPTIONS:
+            raise ValueError(f"there is no option '{name}'; there are {', '.join(OPTIONS)}")
+        allowed = OPTIONS[name].allowed
+        if value not in allowed:
+            raise ValueError(
+                f"option '{name}' must be one of {', '.join(map(repr, allowed))}, got {value!r}"
+            )
+    return list_mode_options("default" if mode is None else mode) | (options or {})
+
+
+def users_own(backend: Backend) -> Backend:
+    """A callable that the user gives. What the graph switches is switched back behind it."""
+    if not callable(backend):
+        raise ValueError(f"backend must be a name or a callable, got {type(backend).__name__}")
+
+    def run(gm: fx.GraphModule, inputs: Inputs) -> Callable[..., Any]:
+        return autograd.restoring(backend(gm, inputs), gm)
+
+    return run
+
+
+def with_options(pipeline: Pipeline, chosen: dict[str, Any]) -> Pipeline:
+    """The stages with what the options turn on. A user's own `build` stage stays."""
     pipeline = pipeline.replace(cudagraphs=chosen["cudagraphs"] or pipeline.cudagraphs)
     if not chosen["fallback_random"]:
         pipeline = pipeline.replace(decompositions=pipeline.decompositions | lowering.PHILOX)
     if chosen["autotune"]:
-        build = (
-            partial(runtime.build, autotune=True)
-            if pipeline.build is runtime.build
-            else pipeline.build
-        )
-        pipeline = pipeline.replace(build=build, templates=True)
-    run = lambda gm, inputs: BACKENDS[backend](gm, inputs, pipeline, chosen["codegen"])
-    if chosen["trace.enabled"] or chosen["trace.graph_diagram"]:
-        return events.write_stages(run, chosen["trace.graph_diagram"])
-    return run
+        pipeline = pipeline.replace(templates=True)
+        if pipeline.build is runtime.build:
+            pipeline = pipeline.replace(build=partial(runtime.build, autotune=True))
+    return pipeline
+
+
+# ---- what there is --------------------------------------------------------------------------------------------------
 
 
 def list_backends() -> list[str]:
@@ -125,7 +190,7 @@ def list_mode_options(mode: str | None = None) -> dict[str, Any]:
         return dict(MODES)
     if mode not in MODES:
         raise ValueError(f"there is no mode '{mode}'; there are {', '.join(MODES)}")
-    return {name: default for name, (default, _, _) in OPTIONS.items()} | MODES[mode]
+    return {name: option.default for name, option in OPTIONS.items()} | MODES[mode]
 
 
 def list_options() -> list[str]:

@@ -1,7 +1,11 @@
 """The stages of the compiler as a dataclass of callables: any can be the learner's own (`cl.Pipeline().replace(fuse=my_fuse)`).
 
+In:  a captured graph. Out: a `Program`: a callable that gives the graph's outputs.
+
 frame ─ capture ─▶ FX graph, guards, head ─ trace ─▶ ATen graph ─ lower ─▶ loops ─ schedule(fuse) ─▶ kernels ─ plan ─▶
 memory ─ build ─▶ CompiledGraph
+
+In PyTorch: `torch/_inductor/compile_fx.py` (`compile_fx`, `compile_fx_inner`).
 """
 
 import contextlib
@@ -26,20 +30,23 @@ from course_lib.capture import CaptureResult
 from course_lib.failing import WHILE_COMPILING
 from course_lib.written import forget, quiet, traceable
 
-COMPILING = threading.RLock()  # One thread compiles at a time: `make_fx` patches torch itself
+COMPILING = threading.RLock()
+"""One thread compiles at a time: `make_fx` patches torch itself."""
 
 
 @contextlib.contextmanager
 def apart_from_hooks() -> Iterator[None]:
     """Compile on one thread at a time, and save no tensors for hooks (of `checkpoint`, say) that are active around it."""
-    active = torch._C._autograd._top_saved_tensors_default_hooks(True) is not None
-    hooks = (
-        torch.autograd.graph.saved_tensors_hooks(lambda t: t, lambda t: t)
-        if active
-        else contextlib.nullcontext()
-    )
+    hooks: Any = contextlib.nullcontext()
+    if torch._C._autograd._top_saved_tensors_default_hooks(True) is not None:
+        hooks = torch.autograd.graph.saved_tensors_hooks(as_it_is, as_it_is)
+
     with COMPILING, hooks, config.collector_paused(), filters_unchanged():
         yield
+
+
+def as_it_is(tensor: torch.Tensor) -> torch.Tensor:
+    return tensor
 
 
 @contextlib.contextmanager
@@ -47,7 +54,13 @@ def filters_unchanged() -> Iterator[None]:
     """Let `catch_warnings` inside not count as a change of the filters: Python would forget which warnings were shown."""
     modules = [sys.modules[name] for name in ("warnings", "_py_warnings") if name in sys.modules]
     names = ("_filters_mutated", "_filters_mutated_lock_held")
-    before = [(m, name, vars(m)[name]) for m in modules for name in names if name in vars(m)]
+    before = [
+        (module, name, vars(module)[name])
+        for module in modules
+        for name in names
+        if name in vars(module)
+    ]
+
     for module, name, _ in before:
         setattr(module, name, nothing)
     try:
@@ -107,48 +120,51 @@ class Pipeline:
         self, gm: fx.GraphModule, codegen: str = "auto", differentiate: bool = False
     ) -> Program:
         """From captured graph to machine code (`codegen` "none": to ATen). What cannot be compiled runs as it is, and is told."""
-        if any(
-            node.target is torch.nn.Parameter or node.kwargs.get("requires_grad")
-            for node in gm.graph.nodes
-        ):
+        if makes_parameter(gm):
             return fall_back(gm, "a parameter is made inside")
         if is_symbolic(gm):
-            own = self.replace(
-                fixed=frozenset(size for size in sizes_of(gm) if isinstance(size, int))
-            )
-            return self.specialize(
-                gm, lambda static, args: own.run_compile(static, codegen, differentiate)
-            )
+            return self.compile_for_sizes(gm, codegen, differentiate)
+
         try:
             # whatever the graph switched when tracing it ended half-way
             with capture.recording_mode():
+                if not differentiate:
+                    return self.compile_forward(gm, codegen)
                 compile_piece = partial(self.compile_with_gradients, codegen=codegen)
-                return (
-                    autograd.in_pieces(gm, compile_piece)
-                    if differentiate
-                    else self.compile_forward(gm, codegen)
-                )
+                return autograd.in_pieces(gm, compile_piece)
+
         except NotImplementedError as problem:
+            # an exercise that is not written yet says so itself
             if self.lower is not lowering.lower or "Exercise:" in str(problem):
-                raise  # an exercise that is not written yet says so itself
+                raise
             return fall_back(gm, str(problem))
         except (runtime.BackendMissing, runtime.CompileFailed) as problem:
             return fall_back(gm, str(problem), warn=True)
 
+    def compile_for_sizes(self, gm: fx.GraphModule, codegen: str, differentiate: bool) -> Program:
+        """A graph with symbolic sizes: it is compiled when sizes come, around kernels that take them as arguments."""
+        numbers = frozenset(size for size in sizes_of(gm) if isinstance(size, int))
+        stages = self.replace(fixed=numbers)
+
+        def compile_static(static: fx.GraphModule, args: list[Any]) -> Program:
+            return stages.run_compile(static, codegen, differentiate)
+
+        return self.specialize(gm, compile_static)
+
     def compile_forward(self, gm: fx.GraphModule, codegen: str) -> Program:
+        """Without gradients: trace, then one graph."""
         aten = events.stage("trace", None, self.trace, gm, self.decompositions)
-        return autograd.finished(
-            self.compile_graph(aten, codegen), aten.meta["signature"], autograd.op_by_op(gm)
-        )
+        program = self.compile_graph(aten, codegen)
+        return autograd.finished(program, aten.meta["signature"], autograd.op_by_op(gm))
 
     def compile_with_gradients(self, gm: fx.GraphModule, codegen: str) -> Program:
+        """Trace forward and backward in one, cut it in two, compile both halves."""
         joint = events.stage("trace", events.JointTraced, self.joint, gm, self.decompositions)
         parts = events.stage(
             "partition", events.Partitioned, self.partition, joint, lowering.may_recompute
         )
-        forward, backward = (
-            self.compile_graph(part, codegen) for part in (parts.forward, parts.backward)
-        )
+        forward = self.compile_graph(parts.forward, codegen)
+        backward = self.compile_graph(parts.backward, codegen)
 
         def compile_later(graph: fx.GraphModule) -> Program:
             # when backward runs, and finds that some results were not used
@@ -179,18 +195,21 @@ class Pipeline:
         if codegen == "none":
             _LazyGraphModule.force_recompile(aten)
             return cast(Program, torch.no_grad()(aten.forward))
-        loops = dataclasses.replace(
-            events.stage("lower", events.Lowered, self.lower, aten), fixed=self.fixed
-        )
-        loops = scheduling.split_reductions(
-            loops, lambda buffer: codegen == "triton" or buffer.device.type == "cuda"
-        )
+
+        def is_for_gpu(buffer: Any) -> bool:
+            return codegen == "triton" or buffer.device.type == "cuda"
+
+        def planned(part: lowering.LoopGraph) -> scheduling.Schedule:
+            return self.schedule(part, self.fuse)
+
+        lowered = events.stage("lower", events.Lowered, self.lower, aten)
+        loops = dataclasses.replace(lowered, fixed=self.fixed)
+        loops = scheduling.split_reductions(loops, is_for_gpu)
         if self.templates:
-            planned = lambda part: self.schedule(part, self.fuse)
-            loops = events.stage(
-                "templates", None, runtime.choose_templates, loops, codegen, planned
-            )
+            choose = runtime.choose_templates
+            loops = events.stage("templates", None, choose, loops, codegen, planned)
         loops = runtime.choose_products(loops)
+
         schedule = events.stage("schedule", events.Scheduled, self.schedule, loops, self.fuse)
         plan = events.stage("memory", events.MemoryPlanned, self.plan, schedule, loops)
         program = events.stage(
@@ -209,27 +228,50 @@ class Pipeline:
             numbers = lifted.values(args) if lifted else []
             if numbers is None:
                 return fall_back(gm, "a number is too large for the kernels")(*args)
+
+            # numbers that kernels take as arguments need no program of their own
+            asked = lifted.asked if lifted else [True] * len(args)
             key = tuple(
-                (*arg.shape, *arg.stride()) if isinstance(arg, torch.Tensor) else arg
-                for arg, asked in zip(args, lifted.asked if lifted else args, strict=True)
-                if lifted is None or asked
+                size_key(arg) for arg, is_asked in zip(args, asked, strict=True) if is_asked
             )
             if key not in built:
                 if len(built) >= config.sizes_limit:
-                    return fall_back(gm, f"it met more than {config.sizes_limit} sets of sizes")(
-                        *args
-                    )
-                try:
-                    with apart_from_hooks(), capture.recording_mode():
-                        inputs = [*args, *numbers]
-                        graph = with_sizes(lifted.graph if lifted else gm, inputs)
-                        built[key] = build(graph, inputs)
-                except Exception as error:
-                    setattr(error, WHILE_COMPILING, True)
-                    raise
+                    why = f"it met more than {config.sizes_limit} sets of sizes"
+                    return fall_back(gm, why)(*args)
+
+                graph = lifted.graph if lifted else gm
+                built[key] = build_for(graph, [*args, *numbers], build)
             return built[key](*args, *numbers)
 
         return run
+
+
+def build_for(
+    gm: fx.GraphModule, inputs: list[Any], build: Callable[[fx.GraphModule, list[Any]], Program]
+) -> Program:
+    """A program for inputs of just these sizes, compiled in the middle of a run."""
+    try:
+        with apart_from_hooks(), capture.recording_mode():
+            return build(with_sizes(gm, inputs), inputs)
+    except Exception as error:
+        # the head must not take it for an error of the program's data (`failing.py`)
+        setattr(error, WHILE_COMPILING, True)
+        raise
+
+
+def size_key(arg: Any) -> Any:
+    """What a program is built for: sizes and strides of a tensor, or a number itself."""
+    if isinstance(arg, torch.Tensor):
+        return (*arg.shape, *arg.stride())
+    return arg
+
+
+def makes_parameter(gm: fx.GraphModule) -> bool:
+    """Is a leaf made inside, whose gradient belongs to no input?"""
+    return any(
+        node.target is torch.nn.Parameter or node.kwargs.get("requires_grad")
+        for node in gm.graph.nodes
+    )
 
 
 def is_symbolic(gm: fx.GraphModule) -> bool:
@@ -239,12 +281,14 @@ def is_symbolic(gm: fx.GraphModule) -> bool:
 
 def sizes_of(gm: fx.GraphModule) -> list[Any]:
     """Sizes and strides of all inputs, and those inputs that are numbers."""
-    values = [node.meta["val"] for node in gm.graph.find_nodes(op="placeholder")]
-    return [
-        size
-        for v in values
-        for size in ((*v.shape, *v.stride()) if isinstance(v, torch.Tensor) else (v,))
-    ]
+    found: list[Any] = []
+    for node in gm.graph.find_nodes(op="placeholder"):
+        value = node.meta["val"]
+        if isinstance(value, torch.Tensor):
+            found += (*value.shape, *value.stride())
+        else:
+            found.append(value)
+    return found
 
 
 @capture.recording_mode()  # it may switch autocast
@@ -253,17 +297,19 @@ def with_sizes(gm: fx.GraphModule, args: Sequence[Any]) -> fx.GraphModule:
     static, mode = copy.deepcopy(gm), FakeTensorMode()
     interpreter = fx.Interpreter(static, garbage_collect_values=False)
     with mode, quiet():
-        interpreter.run(
-            *(mode.from_tensor(arg) if isinstance(arg, torch.Tensor) else arg for arg in args)
-        )
+        fakes = [mode.from_tensor(arg) if isinstance(arg, torch.Tensor) else arg for arg in args]
+        interpreter.run(*fakes)
+
     for node, value in interpreter.env.items():
         node.meta["val"] = value
         if node.op == "call_function" and isinstance(value, (int, float)):  # made of sizes
             node.replace_all_uses_with(value)
+
     for node, arg in zip(static.graph.find_nodes(op="placeholder"), args, strict=True):
         node.meta["requires_grad"] = getattr(arg, "requires_grad", False)
         if not isinstance(arg, torch.Tensor):
             node.replace_all_uses_with(arg)
+
     forget(type(static))  # the copy's first `forward`; it gets another
     static.recompile()
     return traceable(static)
@@ -289,7 +335,9 @@ def fall_back(gm: fx.GraphModule, why: str, warn: bool = False) -> Program:
 
 def needs_grad(inputs: Sequence[torch.Tensor], gm: fx.GraphModule) -> bool:
     """Will eager record a backward for these inputs? (`gm` may turn grad mode on itself.)"""
-    turned_on = any(n.target is torch._C._set_grad_enabled and n.args[0] for n in gm.graph.nodes)
-    return (torch.is_grad_enabled() or turned_on) and any(
-        isinstance(x, torch.Tensor) and x.requires_grad for x in inputs
+    turns_on = any(
+        node.target is torch._C._set_grad_enabled and node.args[0] for node in gm.graph.nodes
     )
+    if not (torch.is_grad_enabled() or turns_on):
+        return False
+    return any(isinstance(x, torch.Tensor) and x.requires_grad for x in inputs)

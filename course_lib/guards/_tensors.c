@@ -10,13 +10,33 @@
 #include <stdbool.h>
 #pragma GCC diagnostic ignored "-Wdeprecated-declarations"     /* of `ma_version_tag`, by Python 3.12 */
 
+/* ---- a tensor ----------------------------------------------------------------------------------------------------- */
+
 typedef int Read(void *tensor, void *found);     /* 0: it could be read */
+
+/* How to read a tensor. `tensors.py` packs these in the same order (`configure`). */
 static struct {
     Py_ssize_t place;                            /* of the C++ tensor in the Python object */
     Read *layout, *dtype, *device_type, *device_index, *dim, *sizes, *strides;
     bool (*is_neg)(void *tensor), (*requires_grad)(void *implementation);
 } torch;
-static PyObject *dtypes[128];                    /* the Python objects, once they were seen, by torch's numbers */
+
+enum { STRIDED = 0 };                            /* torch's numbers: `c10::Layout`, `c10::DeviceType` */
+enum { CPU = 0, CUDA = 1 };
+
+/* What a tensor is compared with: the arguments of `looks_like` behind the tensor (`tensors.py`, `LooksLike`). */
+enum { CLASS, DTYPE, SIZES, STRIDES, REQUIRES_GRAD, IS_NEGATED, DEVICE };
+
+/* The Python objects `torch.float32`, ..., once they were seen, by torch's numbers. */
+enum { MOST_DTYPES = 128 };
+static PyObject *dtypes[MOST_DTYPES];
+
+static PyObject *dtype_of(PyObject *tensor, int32_t number) {
+    PyObject **known = &dtypes[number & (MOST_DTYPES - 1)];
+    if (*known == NULL && (*known = PyObject_GetAttrString(tensor, "dtype")) == NULL)
+        PyErr_Clear();
+    return *known;
+}
 
 static bool same_numbers(PyObject *expected, const int64_t *found) {
     for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(expected); i++)
@@ -25,34 +45,42 @@ static bool same_numbers(PyObject *expected, const int64_t *found) {
     return true;
 }
 
-/* `expected`: the seven arguments of `looks_like` behind the tensor. */
 static bool looks(PyObject *tensor, PyObject *const *expected) {
+    if ((PyObject *)Py_TYPE(tensor) != expected[CLASS])
+        return false;                            /* before anything is read: it may be no tensor */
+
+    /* Others than strided ones have no strides to be read. */
     void *it = (char *)tensor + torch.place;
     int32_t layout, dtype, device, index;
     int64_t dim, *sizes, *strides;
-    if ((PyObject *)Py_TYPE(tensor) != expected[0] || torch.layout(it, &layout) ||
-        layout != 0 ||                                       /* not `torch.strided`: no strides to be read */
-        torch.dtype(it, &dtype) || torch.device_type(it, &device) || torch.device_index(it, &index) || torch.dim(it, &dim) ||
-        dim != PyTuple_GET_SIZE(expected[2]) || torch.sizes(it, &sizes) || torch.strides(it, &strides))
+    if (torch.layout(it, &layout) || layout != STRIDED)
         return false;
-    if (dtypes[dtype & 127] == NULL && (dtypes[dtype & 127] = PyObject_GetAttrString(tensor, "dtype")) == NULL)
-        PyErr_Clear();
-    long wanted = PyLong_AsLong(expected[6]);
-    return dtypes[dtype & 127] == expected[1] && same_numbers(expected[2], sizes) && same_numbers(expected[3], strides) &&
-           torch.requires_grad(*(void **)it) == (expected[4] == Py_True) && torch.is_neg(it) == (expected[5] == Py_True) &&
-           (wanted < 0 ? device == 0 : device == 1 && index == wanted);
+    if (torch.dtype(it, &dtype) || torch.device_type(it, &device) || torch.device_index(it, &index) ||
+        torch.dim(it, &dim) || dim != PyTuple_GET_SIZE(expected[SIZES]) ||
+        torch.sizes(it, &sizes) || torch.strides(it, &strides))
+        return false;
+
+    if (dtype_of(tensor, dtype) != expected[DTYPE])
+        return false;
+    if (!same_numbers(expected[SIZES], sizes) || !same_numbers(expected[STRIDES], strides))
+        return false;
+    if (torch.requires_grad(*(void **)it) != (expected[REQUIRES_GRAD] == Py_True))
+        return false;
+    if (torch.is_neg(it) != (expected[IS_NEGATED] == Py_True))
+        return false;
+
+    long wanted = PyLong_AsLong(expected[DEVICE]);
+    return wanted < 0 ? device == CPU : device == CUDA && index == wanted;
 }
 
 static PyObject *looks_like(PyObject *module, PyObject *const *args, Py_ssize_t n) {
     return PyBool_FromLong(looks(args[0], args + 1));
 }
 
-/* Where guards have looked: an object and its `__dict__`, a dictionary twice, a tensor and its looks (a tuple). No reference is
- * held: each is there as long as the dictionary that it was found in is unchanged, and that one stands before it. */
-typedef struct { PyObject *holder, *it; PyTypeObject *type; uint64_t version; } Found;
+/* ---- dictionaries that have not changed ---------------------------------------------------------------------------- */
 
 /* Up to 3.12, CPython gives a dictionary that changes a version that none has had. Later ones have no such number: there
- * `dict_versions` is False, and `check.py` asks every guard at each call. */
+ * `dict_versions` is False, and a check asks every guard at each call (`corners/dictionaries.py`). */
 #if PY_VERSION_HEX < 0x030D0000
 #  define DICT_VERSIONS 1
 static uint64_t version(PyObject *dict) { return ((PyDictObject *)dict)->ma_version_tag; }
@@ -61,6 +89,12 @@ static uint64_t version(PyObject *dict) { return ((PyDictObject *)dict)->ma_vers
 static uint64_t version(PyObject *dict) { return 0; }
 #endif
 
+/* Where guards have looked. Either a dictionary: `it`, and the `holder` whose `__dict__` it is, or itself; with the holder's
+ * type and the dictionary's version. Or a tensor, `holder`, and how it looked, `it` (a tuple); then `type` is NULL.
+ * No reference is held: each is there as long as the dictionary that it was found in is unchanged, and that one stands
+ * before it. */
+typedef struct { PyObject *holder, *it; PyTypeObject *type; uint64_t version; } Found;
+
 static PyObject *own_dict(PyObject *holder) {
     PyObject *dict = PyObject_GenericGetDict(holder, NULL);
     Py_XDECREF(dict);                            /* `holder` has it */
@@ -68,19 +102,38 @@ static PyObject *own_dict(PyObject *holder) {
     return dict;
 }
 
+static bool is_as_noted(const Found *found) {
+    if (found->type == NULL)
+        return looks(found->holder, &PyTuple_GET_ITEM(found->it, 0));
+    return Py_TYPE(found->holder) == found->type &&
+           (found->holder == found->it || own_dict(found->holder) == found->it) &&
+           version(found->it) == found->version;
+}
+
+/* `noted`: a list of two bytes objects, each an array of `Found`: what holds now, and what was noted last. */
 static PyObject *unchanged(PyObject *module, PyObject *const *args, Py_ssize_t n) {
     PyObject *noted = Py_NewRef(PyList_GET_ITEM(args[0], 0));
     Found *found = (Found *)PyBytes_AS_STRING(noted), *end = found + PyBytes_GET_SIZE(noted) / sizeof *found;
+
     bool same = found < end;
-    for (Py_ssize_t i = 1; same && i < n; i++)
+    for (Py_ssize_t i = 1; same && i < n; i++)   /* the roots of this call, which were noted first */
         same = found[i - 1].holder == args[i];
     for (; same && found < end; found++)
-        same = found->type == NULL ? looks(found->holder, &PyTuple_GET_ITEM(found->it, 0))
-                                   : Py_TYPE(found->holder) == found->type &&
-                                     (found->holder == found->it || own_dict(found->holder) == found->it) &&
-                                     version(found->it) == found->version;
+        same = is_as_noted(found);
+
     Py_DECREF(noted);
     return PyBool_FromLong(same);
+}
+
+static Found noting(PyObject *holder, PyObject *it) {
+    Found found = {holder, it, NULL, 0};
+    if (PyDict_Check(it) && (holder == it || own_dict(holder) == it)) {
+        found.type = Py_TYPE(holder);
+        found.version = version(it);
+    }
+    else if (!PyTuple_Check(it) || holder == it)
+        found.type = Py_TYPE(Py_None);           /* a `__dict__` or `_modules` of the user's making: never as it was */
+    return found;
 }
 
 /* Kept is what was noted twice alike: then what was asked in between was asked of this, whatever other threads do. */
@@ -89,18 +142,16 @@ static PyObject *note(PyObject *module, PyObject *const *args, Py_ssize_t n) {
     if (noted == NULL)
         return NULL;
     Found *found = (Found *)PyBytes_AS_STRING(noted);
-    for (PyObject *const *pair = args + 1; pair < args + n; pair += 2, found++) {
-        *found = (Found){pair[0], pair[1], NULL, 0};
-        if (PyDict_Check(pair[1]) && (pair[0] == pair[1] || own_dict(pair[0]) == pair[1]))
-            found->type = Py_TYPE(pair[0]), found->version = version(pair[1]);
-        else if (!PyTuple_Check(pair[1]) || pair[0] == pair[1])
-            found->type = Py_TYPE(Py_None);      /* a `__dict__` or `_modules` of the user's making: never as it was */
-    }
+    for (PyObject *const *pair = args + 1; pair < args + n; pair += 2)
+        *found++ = noting(pair[0], pair[1]);
+
     bool alike = PyObject_RichCompareBool(noted, PyList_GET_ITEM(args[0], 1), Py_EQ) == 1;
     PyList_SetItem(args[0], 0, alike ? Py_NewRef(noted) : PyBytes_FromString(""));
     PyList_SetItem(args[0], 1, noted);
     Py_RETURN_TRUE;
 }
+
+/* ---- the module ----------------------------------------------------------------------------------------------------- */
 
 static PyObject *configure(PyObject *module, PyObject *packed) {
     memcpy(&torch, PyBytes_AS_STRING(packed), sizeof torch);
