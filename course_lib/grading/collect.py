@@ -111,7 +111,8 @@ class Collected:
         if len(odd) > SHOWN:
             lines.append(f"... and {len(odd) - SHOWN} more: they are in collected.csv")
         if leftovers := sum(row.harmless for row in self.rows):
-            lines.append(f"{leftovers} files are no submissions (collected.csv names them)")
+            files = "file is no submission" if leftovers == 1 else "files are no submissions"
+            lines.append(f"{leftovers} {files} (collected.csv says which)")
         return lines
 
     def write(self, path: Path) -> None:

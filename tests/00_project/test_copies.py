@@ -488,7 +488,7 @@ def test_check_says_how_old_the_file_is_for_lab_may_hold_what_is_not_saved(
     os.utime(copied.copy, (moment, moment))
     learner.note_when_saved(copied, copied.copy)
     told = capsys.readouterr().err
-    assert (said in told and "Save it first: Ctrl+S" in told) if said else not told
+    assert (said in told and "Ctrl+S saves it" in told) if said else not told
 
 
 def test_check_without_a_copy_says_what_to_type(tiny, capsys):

@@ -80,7 +80,7 @@ def test_a_corrected_number_stays_however_often_the_class_is_marked(tmp_path, wa
     saved(tmp_path / "grades.csv", give_two, **WAYS[way])
     points, said = mark_again(tmp_path)
     assert points == {("ann", "t1"): 2, ("ann", "t2"): 3, ("007", "t1"): 1, ("007", "t2"): 3}
-    assert "1 marks corrected" in said[0]
+    assert "1 mark corrected" in said[0]
     for _ in range(2):
         again, said = mark_again(tmp_path)
         assert again == points and said == []

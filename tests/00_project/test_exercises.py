@@ -59,6 +59,13 @@ def said_of_each(lesson: Lesson) -> dict[str, tuple[str, float]]:
 
 
 @pytest.mark.parametrize("lesson", LESSONS, ids=str)
+def test_an_editor_lets_nobody_delete_an_answer_or_its_checks(lesson):
+    """JupyterLab and others ask the cell: `d d` on it does nothing."""
+    cells = [cell for cell in read(lesson.exercise).cells if grading_metadata(cell)]
+    assert cells and all(cell.metadata.get("deletable") is False for cell in cells)
+
+
+@pytest.mark.parametrize("lesson", LESSONS, ids=str)
 def test_an_exercise_says_all_that_a_learner_needs_before_starting(lesson):
     """Difficulty, minutes, the points that its checks give; TODO, approach, example, hint. Easy first, a stretch last."""
     each = said_of_each(lesson)

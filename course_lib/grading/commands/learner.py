@@ -94,7 +94,7 @@ def note_when_saved(lesson: Lesson, path: Path) -> None:
     """Say how old the file is: what is typed in JupyterLab and not saved yet cannot be marked, and nothing else would show it."""
     age = time.time() - path.stat().st_mtime
     if age > JUST_SAVED:
-        say_beside(f"{lesson} as saved {ago(age)}. Changed since then? Save it first: Ctrl+S.")
+        say_beside(f"{lesson} as saved {ago(age)}. Changed since? Ctrl+S saves it.")
 
 
 def ago(seconds: float) -> str:
