@@ -38,52 +38,88 @@ class Partition(NamedTuple):
 
     def __str__(self) -> str:
         kept = ", ".join(f"{n.name} ({node_bytes(n):,} bytes)" for n in self.saved)
-        return f"saved: {kept or 'nothing'}; computed again: {', '.join(n.name for n in self.recomputed) or 'nothing'}"
+        again = ", ".join(n.name for n in self.recomputed)
+        return f"saved: {kept or 'nothing'}; computed again: {again or 'nothing'}"
 
 
 def partition(joint: fx.GraphModule, may_recompute: Callable[[fx.Node], bool]) -> Partition:
-    """Cut the graph. `may_recompute(node)`: may backward compute this node again?"""
-    graph = joint.graph
-    outputs: list[Any] = list(graph.output_node().args[0])
-    differentiable = joint.meta["signature"].differentiable
-    values, gradients = outputs[: len(differentiable)], outputs[len(differentiable) :]
-    placeholders = graph.find_nodes(op="placeholder")
-    first_tangent = len(placeholders) - sum(differentiable)
-    inputs, tangents = placeholders[:first_tangent], placeholders[first_tangent:]
-    backward = downstream(graph, tangents) | {
-        g for g in gradients if g is not None and g.op == "call_function"
-    }
-    overwritten = {inputs[update.input] for update in joint.meta["signature"].updates}
+    """Cut the graph. `may_recompute(node)`: may backward compute this node again?
+    Raises NotImplementedError where backward needs what a write to an input has replaced."""
+    graph, signature = joint.graph, joint.meta["signature"]
+    ends = ends_of(joint)
+    computed = {g for g in ends.gradients if g is not None and g.op == "call_function"}
+    backward = downstream(graph, ends.tangents) | computed
+    overwritten = {ends.inputs[update.input] for update in signature.updates}
 
     def width(node: fx.Node) -> float:
         """The bytes that it costs to keep a node. Of equals an input is best: with it the whole graph can run again (`again.py`)."""
         if node in overwritten:
             return INFINITE
-        return node_bytes(node) + (0 if node in inputs else 1)
+        return node_bytes(node) + (node not in ends.inputs)
 
-    saved = minimum_cut(graph, upstream(graph, gradients), backward, may_recompute, width)
-    lost = {memory(n.meta["val"]) for n in overwritten}
-    if any(
-        isinstance(n.meta["val"], torch.Tensor) and memory(n.meta["val"]) in lost for n in saved
-    ):
-        raise NotImplementedError(
-            "backward needs what was in an input that is written to, and has gaps between its elements"
-        )
-    second = part(joint, [*saved, *tangents], gradients)
-    checks = [
-        n
-        for n in graph.nodes
-        if n.op == "call_function" and n.meta.get("val") is None and n not in backward
-    ]
+    needed = upstream(graph, ends.gradients)
+    saved = minimum_cut(graph, needed, backward, may_recompute, width)
+    refuse_to_save_overwritten(saved, overwritten)
+
+    second = part(joint, [*saved, *ends.tangents], ends.gradients)
     copied = {n.name for n in second.graph.nodes if n.op == "call_function"}
     recomputed = tuple(n for n in graph.nodes if n.name in copied and n not in backward)
-    results = [*values, *(n for n in saved if n not in inputs and n not in values)]
-    places = tuple(map([*inputs, *results].index, saved))
-    first, signature = part(joint, inputs, results, checks), joint.meta["signature"]
-    # which may get a new version
-    unkept = tuple(update for update in signature.updates if values[update.index] not in saved)
+
+    kept = [n for n in saved if n not in ends.inputs and n not in ends.values]
+    results = [*ends.values, *kept]
+    places = tuple(map([*ends.inputs, *results].index, saved))
+    first = part(joint, ends.inputs, results, checks_in(graph, backward))
+
+    # An update whose value is saved must stay as it is: the input may get a new version.
+    unkept = tuple(each for each in signature.updates if ends.values[each.index] not in saved)
     first.meta["signature"] = replace(signature, updates=unkept)
     return Partition(first, second, tuple(saved), places, recomputed)
+
+
+class Ends(NamedTuple):
+    """What goes into a joint graph, and what comes out: inputs and tangents, values and gradients."""
+
+    inputs: list[fx.Node]
+    tangents: list[fx.Node]
+    values: list[Any]
+    gradients: list[Any]
+
+
+def ends_of(joint: fx.GraphModule) -> Ends:
+    """Each value that has a gradient has a tangent; tangents are the last placeholders, and gradients the last outputs."""
+    differentiable = joint.meta["signature"].differentiable
+    placeholders = joint.graph.find_nodes(op="placeholder")
+    first_tangent = len(placeholders) - sum(differentiable)
+
+    outputs: list[Any] = list(joint.graph.output_node().args[0])
+    first_gradient = len(differentiable)
+    return Ends(
+        inputs=placeholders[:first_tangent],
+        tangents=placeholders[first_tangent:],
+        values=outputs[:first_gradient],
+        gradients=outputs[first_gradient:],
+    )
+
+
+def refuse_to_save_overwritten(saved: list[fx.Node], overwritten: set[fx.Node]) -> None:
+    """Raise NotImplementedError if something that is to be saved lies in the memory of an input that is written to."""
+    lost = {memory(node.meta["val"]) for node in overwritten}
+    for node in saved:
+        value = node.meta["val"]
+        if isinstance(value, torch.Tensor) and memory(value) in lost:
+            raise NotImplementedError(
+                "backward needs what was in an input that is written to, and has gaps between its elements"
+            )
+
+
+def checks_in(graph: fx.Graph, backward: set[fx.Node]) -> list[fx.Node]:
+    """The operations of forward that give nothing: they raise, or they do not."""
+    found = []
+    for node in graph.nodes:
+        gives_nothing = node.op == "call_function" and node.meta.get("val") is None
+        if gives_nothing and node not in backward:
+            found.append(node)
+    return found
 
 
 def minimum_cut(
@@ -95,16 +131,18 @@ def minimum_cut(
 ) -> list[fx.Node]:
     """The nodes to keep: of those before backward, the fewest bytes (`width`) from which the rest of `needed` can be computed."""
     pipes: list[tuple[str, str, float]] = []
-    for node in sorted(needed - backward):  # in order: the same graph is cut the same way
+    # In order: the same graph is cut the same way.
+    for node in sorted(needed - backward):
         pipes.append((f"{node} in", f"{node} out", width(node)))
         if node.op == "placeholder" or not may_recompute(node):
             pipes.append(("source", f"{node} in", INFINITE))
         for user in node.users:
+            end = "sink" if user in backward else f"{user} in"
             if user in needed:
-                pipes.append(
-                    (f"{node} out", "sink" if user in backward else f"{user} in", INFINITE)
-                )
-    kept = build_cache.remember(build_cache.key_of("cut", repr(pipes)), lambda: cut(pipes))
+                pipes.append((f"{node} out", end, INFINITE))
+
+    key = build_cache.key_of("cut", repr(pipes))
+    kept = build_cache.remember(key, lambda: cut(pipes))
     return [n for n in graph.nodes if f"{n} in" in kept and f"{n} out" not in kept]
 
 

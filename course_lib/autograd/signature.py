@@ -8,30 +8,45 @@ In PyTorch: `torch/_functorch/_aot_autograd/schemas.py` (`OutputAliasInfo`, `Inp
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import accumulate
-from typing import Any
+from typing import Any, Literal, NamedTuple
 
 import torch
 
 Values = Sequence[Any]
+SeenBy = Literal["autograd", "version", "nobody"]
+"""Who notices a write to an input: gradients flow through it; it only counts as one; or nobody, for it is to `x.data`."""
+
+
+class Layout(NamedTuple):
+    """How a view lies in its base: sizes, strides, and elements after the base's first."""
+
+    sizes: tuple[int, ...]
+    strides: tuple[int, ...]
+    offset: int
 
 
 @dataclass(frozen=True)
 class Result:
     """A result of the program: a value of the graph or an input, the tensor itself or a view of it."""
 
-    index: int  # Of the value, or of the input
+    # Of the value, or of the input
+    index: int
     of_input: bool = False
-    # A view's sizes, strides, and elements after the start
-    layout: tuple[tuple[int, ...], tuple[int, ...], int] | None = None
+    # None for the tensor itself
+    layout: Layout | None = None
     requires_grad: bool = True
 
     def made_of(self, inputs: Values, values: Values) -> Any:
+        """The result, of what the program was given and what its graph has computed."""
         base = (inputs if self.of_input else values)[self.index]
         if self.layout is None:
             return base
+
+        # A view knows its base. One without a gradient is a view of what is detached.
+        if base.requires_grad and not self.requires_grad:
+            base = base.detach()
+
         sizes, strides, offset = self.layout
-        # a view knows its base: of what is detached that is not `base`
-        base = base if self.requires_grad or not base.requires_grad else base.detach()
         with torch.enable_grad():
             return base.as_strided(sizes, strides, base.storage_offset() + offset)
 
@@ -41,19 +56,22 @@ class Update:
     """An input that the program writes to."""
 
     input: int
-    index: int  # Of the value that it holds afterwards
-    # 'autograd': gradients flow through the write; 'version': it only counts as one; 'nobody': it is to `x.data`
-    seen_by: str
+    # Of the value that it holds afterwards
+    index: int
+    seen_by: SeenBy
 
 
 @dataclass
 class Signature:
     """What the outputs of a traced graph mean: they are the values, and then, if it is a joint graph, gradients of inputs."""
 
-    results: tuple[Result, ...]  # One for each output of the captured graph
+    # One for each output of the captured graph
+    results: tuple[Result, ...]
     updates: tuple[Update, ...]
-    differentiable: tuple[bool, ...]  # For each value: has it a gradient?
-    gradients: tuple[int, ...] = ()  # The inputs whose gradients the joint graph returns
+    # For each value: has it a gradient?
+    differentiable: tuple[bool, ...]
+    # The inputs whose gradients the joint graph returns
+    gradients: tuple[int, ...] = ()
     # For each value that has a gradient: the inputs to which autograd gets from it
     reached: tuple[frozenset[int], ...] = ()
     # The inputs that require a gradient and to which autograd gets from no value (`x.detach()`)
@@ -66,151 +84,226 @@ def write(updates: Iterable[Update], inputs: Values, values: Any) -> None:
     """Put what was computed into inputs, where no kernel has."""
     for update in updates:
         x, new = inputs[update.input], values[update.index]
-        there = (
-            x.numel()
-            and new.data_ptr() == x.data_ptr()
-            and (new.stride() == x.stride() or restride(new, x) is new)
-        )
-        if new is not x and not there:
+        if new is not x and not is_there(new, x):
+            target = x.data if update.seen_by == "nobody" else x
             with torch.set_grad_enabled(update.seen_by == "autograd"):
-                (x.data if update.seen_by == "nobody" else x).copy_(new)
+                target.copy_(new)
         elif update.seen_by == "version":
             torch.autograd.graph.increment_version(x)
+
+
+def is_there(new: torch.Tensor, x: torch.Tensor) -> bool:
+    """True if a kernel has written `new` into the memory of `x`."""
+    if x.numel() == 0 or new.data_ptr() != x.data_ptr():
+        return False
+    return new.stride() == x.stride() or restride(new, x) is new
 
 
 def signature_of(
     inputs: Values, before: Values, results: Values, fakes: Values, like: Values
 ) -> tuple[Signature, list[Any]]:
     """The signature of a program that has run on functional `inputs`, whose `grad_fn`s were `before`, and the values that its
-    graph must return. How a result lies in an input, or in one that is laid out anew, is asked of the captured program's.
+    graph must return. How a result lies in an input, or in one that is laid out anew, is asked of the captured program's: `fakes`
+    are its inputs, `like` its results.
     Raises NotImplementedError for what cannot be said this way: an input that got another shape or memory."""
-    values: list[Any] = []
-    owners: dict[Any, tuple[bool, int, torch.Tensor, Any]] = {}
-    for n, x in enumerate(inputs):
-        if isinstance(x, torch.Tensor):
-            owners[memory(x)] = True, n, x, fakes[n]
+    describing = Describing(inputs, fakes, results, like)
+    made = describing.describe()
+    updates = describing.updates(before)
+
+    # What an input holds afterwards has a gradient if autograd saw the write.
+    differentiable = [has_gradient(value) for value in describing.values]
+    for update in updates:
+        differentiable[update.index] = update.seen_by == "autograd"
+    return Signature(made, updates, tuple(differentiable)), describing.values
+
+
+class Owner(NamedTuple):
+    """Whom memory belongs to: an input, or a value of the graph."""
+
+    of_input: bool
+    # Of the input, or of the value
+    number: int
+    tensor: torch.Tensor
+    # The captured program's own, if it is that which says how parts lie in it
+    captured: Any
+
+
+class Mate(NamedTuple):
+    """One of several results in the same memory, and the captured program's own."""
+
+    tensor: torch.Tensor
+    captured: Any
+
+
+class Describing:
+    """Finds for each result what it is made of, and collects the values that the graph must return."""
+
+    def __init__(self, inputs: Values, fakes: Values, results: Values, like: Values) -> None:
+        self.inputs, self.results, self.like = inputs, results, like
+        self.values: list[Any] = []
+        # Memory → whose it is
+        self.owners: dict[Any, Owner] = {}
+        for n, x in enumerate(inputs):
+            if not isinstance(x, torch.Tensor):
+                continue
+            self.owners[memory(x)] = Owner(True, n, x, fakes[n])
             if torch._functionalize_has_metadata_mutation(x.elem):
                 raise NotImplementedError(
                     "an input is given another shape or memory (`t_`, `resize_`, `set_`, `x.data = ...`)"
                 )
 
-    def value(tensor: Any) -> Result:
-        values.append(tensor)
-        return Result(len(values) - 1)
+    def describe(self) -> tuple[Result, ...]:
+        """Each result of the program."""
+        made: list[Result] = []
+        for n, (tensor, captured) in enumerate(zip(self.results, self.like, strict=True)):
+            # One that is returned twice is one value.
+            same = next((k for k in range(n) if self.results[k] is tensor), None)
+            if same is not None:
+                made.append(made[same])
+            elif isinstance(tensor, torch.Tensor):
+                made.append(self.result(tensor, captured))
+            else:
+                made.append(self.value(tensor))
+        return tuple(made)
 
-    def result(tensor: Any, real: Any) -> Result:
-        same = next((r for r, seen in zip(made, results, strict=False) if seen is tensor), None)
-        if same is not None or not isinstance(tensor, torch.Tensor):
-            return same or value(tensor)
-        if memory(tensor) not in owners:
-            mates = [
-                (r, fake)
-                for r, fake in zip(results, like, strict=True)
-                if memory(r) == memory(tensor)
-            ]
-            alone, whole = (
-                all(r is tensor for r, _ in mates),
-                [r for r, _ in mates if r._base is None],
-            )
-            base = (
-                tensor
-                if alone
-                else next(iter(sorted(whole, key=lambda r: not r.requires_grad)), tensor._base)
-            )
-            if (
-                base is None
-                or memory(base) != memory(tensor)
-                or any(r.requires_grad > base.requires_grad for r, _ in mates)
-            ):
-                raise NotImplementedError(
-                    "two results share memory in a way that autograd does not know"
-                )
-            together = len({memory(fake) for _, fake in mates}) == 1
-            lies = next(
-                (
-                    fake
-                    for r, fake in mates
-                    if r is base and together and (alone or fake._base is None)
-                ),
-                None,
-            )
-            laid = restride(base, lies)
-            owners[memory(tensor)] = False, value(laid).index, base, None if laid is base else lies
-        of_input, index, base, lies = owners[memory(tensor)]
-        if base is tensor:
-            return Result(index, of_input)
-        if base.dtype != tensor.dtype:
-            raise NotImplementedError("a result is a view of an input in another dtype")
-        function = tensor.grad_fn
-        while function not in (None, base.grad_fn) and not isinstance(
-            function, torch.autograd.function.BackwardCFunction
-        ):
-            function = next(
-                (before for before, _ in function.next_functions if before is not None), None
-            )
-        root = base if base._base is None else base._base
-        seen = tensor.grad_fn is not None and function is base.grad_fn and tensor._base is root
-        # a view by a function of the user's, or under `no_grad`
-        if tensor.requires_grad and not seen:
-            raise NotImplementedError(
-                "a result has a gradient of its own, and shares memory with an input (`detach`)"
-            )
-        part, base = (tensor, base) if real is None or lies is None else (real, lies)
-        layout = tuple(part.shape), part.stride(), part.storage_offset() - base.storage_offset()
-        return Result(index, of_input, layout, tensor.requires_grad)
+    def updates(self, before: Values) -> tuple[Update, ...]:
+        """The inputs that were written to; what they hold afterwards are values, too."""
+        written = []
+        for n, x in enumerate(self.inputs):
+            if isinstance(x, torch.Tensor) and torch._functionalize_has_data_mutation(x.elem):
+                written.append(n)
+        if any(overlaps_itself(self.inputs[n]) for n in written):
+            raise NotImplementedError("an input is written to whose elements share memory")
 
-    made: list[Result] = []
-    for tensor, real in zip(results, like, strict=True):
-        made.append(result(tensor, real))
-    written = [
-        n
-        for n, x in enumerate(inputs)
-        if isinstance(x, torch.Tensor) and torch._functionalize_has_data_mutation(x.elem)
-    ]
-    if any(overlaps_itself(inputs[n]) for n in written):
-        raise NotImplementedError("an input is written to whose elements share memory")
-    updates = tuple(
-        Update(n, value(inputs[n]).index, who_sees(inputs[n], before[n])) for n in written
-    )
-    ours = {update.index: update.seen_by == "autograd" for update in updates}
-    return Signature(
-        tuple(made), updates, tuple(ours.get(n, has_gradient(v)) for n, v in enumerate(values))
-    ), values
+        found = []
+        for n in written:
+            x = self.inputs[n]
+            found.append(Update(n, self.value(x).index, who_sees(x, before[n])))
+        return tuple(found)
+
+    def value(self, tensor: Any) -> Result:
+        """A result that is one more value of the graph."""
+        self.values.append(tensor)
+        return Result(len(self.values) - 1)
+
+    def result(self, tensor: torch.Tensor, captured: Any) -> Result:
+        """A tensor: the owner of its memory, or a view of that."""
+        if memory(tensor) not in self.owners:
+            self.owners[memory(tensor)] = self.new_owner(tensor)
+
+        owner = self.owners[memory(tensor)]
+        if owner.tensor is tensor:
+            return Result(owner.number, owner.of_input)
+
+        refuse_other_views(tensor, owner.tensor)
+        part, base = tensor, owner.tensor
+        if captured is not None and owner.captured is not None:
+            part, base = captured, owner.captured
+        offset = part.storage_offset() - base.storage_offset()
+        layout = Layout(tuple(part.shape), part.stride(), offset)
+        return Result(owner.number, owner.of_input, layout, tensor.requires_grad)
+
+    def new_owner(self, tensor: torch.Tensor) -> Owner:
+        """Whom the memory of a result belongs to that is in no input: the tensor of which all results in it are views. It becomes
+        a value, in the strides of the captured program's own."""
+        mates = []
+        for one, captured in zip(self.results, self.like, strict=True):
+            if memory(one) == memory(tensor):
+                mates.append(Mate(one, captured))
+
+        is_alone = all(mate.tensor is tensor for mate in mates)
+        base = tensor if is_alone else base_of(tensor, mates)
+        lies = None
+        if len({memory(mate.captured) for mate in mates}) == 1:
+            lies = captured_base(base, mates, is_alone)
+
+        laid_out = restride(base, lies)
+        number = self.value(laid_out).index
+        return Owner(False, number, base, None if laid_out is base else lies)
+
+
+def base_of(tensor: torch.Tensor, mates: Sequence[Mate]) -> torch.Tensor:
+    """The tensor of which several results in one memory are views; rather one that has a gradient."""
+    whole = [mate.tensor for mate in mates if mate.tensor._base is None]
+    whole.sort(key=lambda one: not one.requires_grad)
+    base = whole[0] if whole else tensor._base
+
+    is_base = base is not None and memory(base) == memory(tensor)
+    if not is_base or any(mate.tensor.requires_grad > base.requires_grad for mate in mates):
+        raise NotImplementedError("two results share memory in a way that autograd does not know")
+    return base
+
+
+def captured_base(base: torch.Tensor, mates: Sequence[Mate], is_alone: bool) -> Any:
+    """The captured program's own tensor for `base`, or None: there it may be a view of something else."""
+    for mate in mates:
+        if mate.tensor is base and (is_alone or mate.captured._base is None):
+            return mate.captured
+    return None
+
+
+def refuse_other_views(tensor: torch.Tensor, base: torch.Tensor) -> None:
+    """Raise NotImplementedError for a view that `as_strided` of its base would not be."""
+    if base.dtype != tensor.dtype:
+        raise NotImplementedError("a result is a view of an input in another dtype")
+
+    # It may be a view by a function of the user's, or one that was made under `no_grad`.
+    if tensor.requires_grad and not is_known_view(tensor, base):
+        raise NotImplementedError(
+            "a result has a gradient of its own, and shares memory with an input (`detach`)"
+        )
+
+
+def is_known_view(tensor: torch.Tensor, base: torch.Tensor) -> bool:
+    """True if autograd knows `tensor` as a view of `base`, and gets from one to the other by no function of the user's."""
+    of_user = torch.autograd.function.BackwardCFunction
+    function, wanted = tensor.grad_fn, base.grad_fn
+    while function not in (None, wanted) and not isinstance(function, of_user):
+        earlier = [node for node, _ in function.next_functions if node is not None]
+        function = earlier[0] if earlier else None
+
+    root = base if base._base is None else base._base
+    return tensor.grad_fn is not None and function is wanted and tensor._base is root
 
 
 def restride(value: Any, like: Any, lies: Any = None) -> Any:
     """`value`, which lies in memory as `lies` does, with the strides of `like`: decompositions and autograd may choose others."""
-    if (
-        not all(isinstance(t, torch.Tensor) and t.layout is torch.strided for t in (value, like))
-        or value.shape != like.shape
-    ):
-        return value  # of torch 2.11's fake tensors some have a wrong shape
-    strides = (value if lies is None else lies).stride()
-    if all(
-        n == 1 or have == want
-        for n, have, want in zip(value.shape, strides, like.stride(), strict=True)
-    ):
+    if not is_strided(value) or not is_strided(like):
         return value
-    return torch.empty_strided(
-        like.shape, like.stride(), dtype=like.dtype, device=like.device
-    ).copy_(value)
+    # Of torch 2.11's fake tensors some have a wrong shape.
+    if value.shape != like.shape:
+        return value
+
+    strides = (value if lies is None else lies).stride()
+    of_dims = zip(value.shape, strides, like.stride(), strict=True)
+    if all(size == 1 or have == want for size, have, want in of_dims):
+        return value
+
+    copy = torch.empty_strided(like.shape, like.stride(), dtype=like.dtype, device=like.device)
+    return copy.copy_(value)
 
 
-def memory(tensor: Any) -> int:
-    return (
-        torch.is_tensor(tensor)
-        and torch.multiprocessing.reductions.StorageWeakRef(tensor.untyped_storage()).cdata
-    )
+def is_strided(value: Any) -> bool:
+    """True for a tensor whose elements lie in steps: neither sparse nor nested."""
+    return isinstance(value, torch.Tensor) and value.layout is torch.strided
+
+
+def memory(value: Any) -> int:
+    """What stands for the memory of a tensor: equal for two that share it. 0 for what is no tensor."""
+    if not isinstance(value, torch.Tensor):
+        return 0
+    storage = value.untyped_storage()
+    return torch.multiprocessing.reductions.StorageWeakRef(storage).cdata
 
 
 def overlaps_itself(tensor: torch.Tensor) -> bool:
-    """Are two elements in one place?"""
+    """True if two elements are in one place."""
     dims = sorted((s, n) for s, n in zip(tensor.stride(), tensor.shape, strict=True) if n > 1)
     reach = accumulate((stride * (size - 1) for stride, size in dims), initial=0)
     return any(stride <= before for (stride, _), before in zip(dims, reach, strict=False))
 
 
-def who_sees(written: Any, before: Any) -> str:
+def who_sees(written: Any, before: Any) -> SeenBy:
     """`before`: its `grad_fn` when the program began. A write under `no_grad` or through `detach()` leaves that as it was."""
     if torch._functionalize_are_all_mutations_hidden_from_autograd(written.elem):
         return "nobody"

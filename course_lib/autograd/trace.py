@@ -35,6 +35,7 @@ from course_lib.autograd import effects
 from course_lib.autograd.signature import (
     Signature,
     has_gradient,
+    is_strided,
     memory,
     overlaps_itself,
     restride,
@@ -61,30 +62,35 @@ def trace(
     """The forward graph in ATen operators, for the shapes in the placeholders' `meta["val"]`."""
     fakes = [node.meta["val"] for node in gm.graph.find_nodes(op="placeholder")]
     mode = next((t.fake_mode for t in fakes if hasattr(t, "fake_mode")), None) or FakeTensorMode()
+    if gradients:
+        refuse_what_runs_as_it_is(gm)
+
     tracing = Tracing(gm, decompositions, gradients)
-    for node in gm.graph.nodes if gradients else ():
-        # capture says so: its backward does more than compute
-        if reason := node.meta.get("as_it_is"):
-            raise NotImplementedError(reason)
     records = gradients and torch.is_grad_enabled()
-    # an inference tensor is not decomposed
+    # An inference tensor is not decomposed.
     with mode, torch.inference_mode(False), torch.set_grad_enabled(records):
         try:
-            # its Python is written when somebody calls it or looks at it
+            inputs = [t.detach() if isinstance(t, torch.Tensor) else t for t in fakes]
+            # The graph's Python is written when somebody calls it or looks at it.
             with _use_lazy_graph_module(True), quiet():
-                traced = make_fx(tracing.run)(
-                    *(t.detach() if isinstance(t, torch.Tensor) else t for t in fakes)
-                )
+                traced = make_fx(tracing.run)(*inputs)
         except (RuntimeError, ValueError, ArithmeticError) as problem:
             # a backward that fails, or is of nothing; odd memory
             raise NotImplementedError(f"this graph cannot be traced: {problem}") from problem
-    if gradients and any(
-        node.target is aten.mkldnn_rnn_layer.default for node in traced.graph.nodes
-    ):
+
+    targets = {node.target for node in traced.graph.nodes}
+    if gradients and aten.mkldnn_rnn_layer.default in targets:
         raise NotImplementedError(
             "oneDNN's recurrent layers keep what their backward needs only while autograd records them"
         )
     return tidy(traced, gm, tracing)
+
+
+def refuse_what_runs_as_it_is(gm: fx.GraphModule) -> None:
+    """Raise NotImplementedError for what capture has marked: its backward does more than compute."""
+    for node in gm.graph.nodes:
+        if reason := node.meta.get("as_it_is"):
+            raise NotImplementedError(reason)
 
 
 class Tracing:
@@ -177,48 +183,77 @@ class Decomposing(TorchDispatchMode):
         self.born: set[int] | None = None
 
     def __torch_dispatch__(self, op: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        written = (
-            [x for x in tree_leaves(args[:1]) if isinstance(x, torch.Tensor)]
-            if op._schema.is_mutable
-            else []
-        )
-        if any(overlaps_itself(x) or (x._is_view() and memory(x) in self.shown) for x in written):
-            raise NotImplementedError(
-                "an element is written to that a view shows twice: functionalization adds the two up"
-            )
+        kwargs = kwargs or {}
+        written = written_by(op, args)
+        self.refuse_writes(written)
+        if op in CHECKS:
+            # Functionalization would chain it to others by a token.
+            with disable_functional_mode():
+                return op(*map(leave, args), **kwargs)
+        if is_loop_over_list(op):
+            with self:
+                return op._op_dk(torch._C.DispatchKey.CompositeExplicitAutograd, *args, **kwargs)
+
+        in_place = bool(written) and written[0] is args[0]
+        result = self.decomposed(op, args, kwargs, in_place)
+        if result is not NotImplemented:
+            return result
+
+        result = op(*args, **kwargs)
+        self.note(op, result)
+        return result
+
+    def refuse_writes(self, written: list[torch.Tensor]) -> None:
+        """Raise NotImplementedError for writes that would come out otherwise than in eager."""
+        for x in written:
+            if overlaps_itself(x) or (x._is_view() and memory(x) in self.shown):
+                raise NotImplementedError(
+                    "an element is written to that a view shows twice: functionalization adds the two up"
+                )
         if self.born is not None and not {memory(x) for x in written} <= self.born:
             raise NotImplementedError(
                 "a backward writes to a tensor that it did not make: eager does so at each call"
             )
-        # functionalization would chain it to others by a token
-        if op in CHECKS:
-            with disable_functional_mode():
-                return op(*map(leave, args), **(kwargs or {}))
-        # torch's own loop over lists of tensors, but where their numbers are in a tensor.
-        if op.name().startswith("aten::_foreach_") and not (
-            "addc" in op.name() and op._overloadname == "Tensor"
-        ):
-            with self:
-                return op._op_dk(
-                    torch._C.DispatchKey.CompositeExplicitAutograd, *args, **(kwargs or {})
-                )
-        name = (
-            op.overloadpacket.__name__.rstrip("_")
-            if op.namespace == "aten" and written and written[0] is args[0]
-            else ""
-        )
-        # `lerp` for `lerp_`
-        plain = op if op in self.table else getattr(getattr(aten, name, None), op._overloadname, op)
-        if plain in self.table:
-            with self:
-                if (result := self.table[plain](*args, **(kwargs or {}))) is not NotImplemented:
-                    return result if plain is op else args[0].copy_(result)
-        result = op(*args, **(kwargs or {}))
+
+    def decomposed(self, op: Any, args: Any, kwargs: Any, in_place: bool) -> Any:
+        """What the table computes for an operator; `NotImplemented` where it has nothing to say."""
+        plain = op
+        if op not in self.table and in_place and op.namespace == "aten":
+            plain = without_underscore(op)
+        if plain not in self.table:
+            return NotImplemented
+
+        with self:
+            result = self.table[plain](*args, **kwargs)
+            if result is NotImplemented or plain is op:
+                return result
+            return args[0].copy_(result)
+
+    def note(self, op: Any, result: Any) -> None:
+        """Remember the memory that was made in backward, and that of which a view shows elements twice."""
         if self.born is not None:
             self.born |= {memory(x) for x in tree_leaves(result) if is_strided(x)}
         if is_strided(result) and (op is aten.unfold.default or overlaps_itself(result)):
             self.shown.add(memory(result))
-        return result
+
+
+def written_by(op: Any, args: Any) -> list[torch.Tensor]:
+    """The tensors that an operator writes to: its first argument, which may be a list."""
+    if not op._schema.is_mutable:
+        return []
+    return [x for x in tree_leaves(args[:1]) if isinstance(x, torch.Tensor)]
+
+
+def is_loop_over_list(op: Any) -> bool:
+    """True for an operator over lists of tensors that torch's own loop serves; not where its numbers are in a tensor."""
+    has_tensor_of_numbers = "addc" in op.name() and op._overloadname == "Tensor"
+    return op.name().startswith("aten::_foreach_") and not has_tensor_of_numbers
+
+
+def without_underscore(op: Any) -> Any:
+    """The operator that computes what `op` writes in place (`lerp` for `lerp_`); `op` itself if there is none."""
+    packet = getattr(aten, op.overloadpacket.__name__.rstrip("_"), None)
+    return getattr(packet, op._overloadname, op)
 
 
 class Tagging(fx.Interpreter):
@@ -287,10 +322,6 @@ def leaves_among(
     return frozenset(leaves[id(end)] for end in ends if id(end) in leaves)
 
 
-def is_strided(value: Any) -> bool:
-    return isinstance(value, torch.Tensor) and value.layout is torch.strided
-
-
 def own_copy(primal: Any, fake: Any) -> Any:
     """An input that was written to when the program was captured: a leaf that needs a gradient may not be, and what it held must
     still be there for backward. The copy has the same strides: if it is not needed after all, `tidy` takes it away."""
@@ -319,12 +350,9 @@ def tangent(n: int, like: torch.Tensor) -> torch.Tensor:
 
 def leave(value: Any) -> Any:
     """A value of the functional world as the graph returns it, in the strides that the program saw."""
-    functional = isinstance(value, FunctionalTensor)
-    return (
-        restride(value, value, lies=value.from_functional()).from_functional()
-        if functional
-        else value
-    )
+    if not isinstance(value, FunctionalTensor):
+        return value
+    return restride(value, value, lies=value.from_functional()).from_functional()
 
 
 def is_kept_value(node: fx.Node) -> bool:
@@ -336,12 +364,15 @@ def is_kept_value(node: fx.Node) -> bool:
 def tidy(traced: fx.GraphModule, gm: fx.GraphModule, tracing: Tracing) -> fx.GraphModule:
     """Inputs first, under their own names, without what only autograd needed: `detach`, copies of inputs never written to.
     What has an effect and no user becomes a value of the graph: the last ones, which no result is made of."""
-    signature = tracing.signature
-    graph, written = traced.graph, {update.input for update in signature.updates}
+    signature, graph = tracing.signature, traced.graph
     placeholders = graph.find_nodes(op="placeholder")
     for new, old in zip(placeholders, gm.graph.find_nodes(op="placeholder"), strict=False):
-        new._rename(old.name)  # `self_ln_weight` reads better in a kernel than `arg1_1`
+        # `self_ln_weight` reads better in a kernel than `arg1_1`.
+        new._rename(old.name)
         new.target, new.meta["origin"] = new.name, old
+
+    written = {update.input for update in signature.updates}
+    unwritten = [node for n, node in enumerate(placeholders) if n not in written]
     for node in list(graph.nodes):
         if node.op == "placeholder" and node.prev.op not in ("root", "placeholder"):
             next(n for n in graph.nodes if n.op != "placeholder").prepend(node)
@@ -351,23 +382,37 @@ def tidy(traced: fx.GraphModule, gm: fx.GraphModule, tracing: Tracing) -> fx.Gra
             raise NotImplementedError(
                 "a sparse tensor is made dense here, which torch 2.11 does not record"
             )
-        elif node.meta.get("origin", node) is None:  # a copy made for `Tracing.run`
-            node.meta["origin"] = node.args[0].meta.get("origin")
-            if (
-                node.users
-                and node.args[0] in placeholders
-                and placeholders.index(node.args[0]) not in written
-            ):
-                # which begins where its memory does: views count from there
-                node.args[0].meta["val"] = node.meta["val"]
-                node.replace_all_uses_with(node.args[0])
+        elif node.meta.get("origin", node) is None:
+            tidy_copy(node, unwritten)
+
     if any(effects.draws(node.target) for node in tracing.in_backward):
         raise NotImplementedError("a backward draws random numbers: eager draws them at each call")
-    if unused := effects.drop_unused(graph):
-        values, output = list(graph.output_node().args[0]), graph.output_node()
-        values[len(signature.differentiable) : len(signature.differentiable)] = unused
-        output.args = (values,)
-        signature.differentiable += (False,) * len(unused)
+
+    return_effects(graph, signature)
     traced.recompile()
     traced.meta["signature"] = signature
     return traceable(traced)
+
+
+def tidy_copy(node: fx.Node, unwritten: list[fx.Node]) -> None:
+    """A copy of an input that `Tracing.run` made belongs to the input's node; if that is never written to, it is not needed."""
+    original = node.args[0]
+    node.meta["origin"] = original.meta.get("origin")
+    if node.users and original in unwritten:
+        # The copy begins where its memory does: views count from there.
+        original.meta["val"] = node.meta["val"]
+        node.replace_all_uses_with(original)
+
+
+def return_effects(graph: fx.Graph, signature: Signature) -> None:
+    """What has an effect and no user becomes a value, behind those that results are made of and before the gradients."""
+    unused = effects.drop_unused(graph)
+    if not unused:
+        return
+
+    output = graph.output_node()
+    values = list(output.args[0])
+    end = len(signature.differentiable)
+    values[end:end] = unused
+    output.args = (values,)
+    signature.differentiable += (False,) * len(unused)
