@@ -14,4 +14,5 @@ from course_lib.runtime import corners  # for what they register
 from course_lib.runtime.compiled import CompiledGraph, build
 from course_lib.runtime.compiler import BackendMissing, CompileFailed
 from course_lib.runtime.cudagraphs import with_cuda_graphs
-from course_lib.runtime.gemm import choose_products, choose_templates
+from course_lib.runtime.gemm import choose_products
+from course_lib.runtime.templates import choose_templates

@@ -1,33 +1,27 @@
 """Who computes a matrix product: measured once on this machine, then remembered.
 
 In:  a `LoopGraph`, whose matrix products are calls of ATen operators.
-Out: the same graph. On a CPU some are now calls of oneDNN's linear layer; on a GPU some are loops (`Product`) to be fused.
+Out: the same graph; on a CPU some are now calls of oneDNN's linear layer.
 
 A rule would be wrong somewhere. torch's products of float32 go to MKL; on AMD's processors oneDNN can be twice as fast (Zen 5:
-310-430 GFLOP/s against 170-200), on others it is slower (Zen 3: 69 against 83). A kernel of ours may be slower than the
-library's and still win, with what it does to operands and result. `config.measure_products = False` leaves a CPU's as they are.
+310-430 GFLOP/s against 170-200), on others it is slower (Zen 3: 69 against 83). `config.measure_products = False` leaves a CPU's
+as they are. Loops with `tl.dot` instead of a call: `runtime.templates`.
 In PyTorch: `torch/_inductor/select_algorithm.py`, `AlgorithmSelectorCache` (there only with mode="max-autotune").
 """
 
 import functools
 import time
 import timeit
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import replace
 from typing import Any
 
 import torch
 
 from course_lib import build_cache, config, events
-from course_lib.codegen.triton import triton_source
 from course_lib.lowering.indexing import power_of_two
 from course_lib.lowering.ir import Buffer, ExternKernel, LoopGraph, Node, View
-from course_lib.runtime.autotune import example, fastest
-from course_lib.runtime.compiled import CompiledGraph, build
-from course_lib.scheduling.dependencies import record_all
-from course_lib.scheduling.kernel import FusedKernel
-from course_lib.scheduling.products import as_loops, is_product
-from course_lib.scheduling.schedule import Schedule, live_nodes
+from course_lib.runtime.autotune import example
 
 # Seconds after which no more calls of a product are measured
 BUDGET = 0.2
@@ -35,9 +29,6 @@ BUDGET = 0.2
 ROUNDS = 7
 # How many times faster than torch's own call oneDNN must be: less may be noise
 MUST_GAIN = 1.1
-
-
-# --- on a CPU: torch's own call, or oneDNN's linear layer
 
 
 def choose_products(graph: LoopGraph) -> LoopGraph:
@@ -139,63 +130,3 @@ def measure(tensors: list[torch.Tensor]) -> dict[str, float]:
         if time.perf_counter() > until:
             break
     return best
-
-
-# --- on a GPU: the library's call, or a loop with `tl.dot`
-
-
-def choose_templates(
-    graph: LoopGraph, codegen: str, schedule: Callable[[LoopGraph], Schedule]
-) -> LoopGraph:
-    """Products as loops where that is faster: scheduled so, each kernel with one is measured against the library's call there."""
-    loops: dict[Node, list[Node]] = {}
-    for node in graph.nodes:
-        if isinstance(node, ExternKernel) and is_product(node, codegen):
-            loops[node] = as_loops(node)
-    if not loops:
-        return graph
-
-    def program(part: LoopGraph) -> CompiledGraph:
-        return build(part, schedule(part), None, codegen, autotune=True)
-
-    ours = with_loops(graph, loops)
-    chosen: dict[Node, list[Node]] = {}
-    for kernel in schedule(ours).fused:
-        written = {node.buffer.name for node in kernel.nodes}
-        inputs = [ours.buffers[name] for name in sorted(kernel.reads)]
-        for call, parts in loops.items():
-            if not all(part.buffers[0].name in written for part in parts):
-                continue
-
-            tried = {
-                "library": functools.partial(program, piece(graph, kernel)),
-                "template": functools.partial(program, piece(ours, kernel)),
-            }
-            source = triton_source(kernel, ours.buffers).source
-            if fastest(call, source, inputs, tried) == "template":
-                chosen[call] = parts
-
-    return with_loops(graph, chosen)
-
-
-def with_loops(graph: LoopGraph, loops: Mapping[Node, list[Node]]) -> LoopGraph:
-    """The program with loops in the place of some calls."""
-    nodes: list[Node] = []
-    for node in graph.nodes:
-        nodes += loops.get(node, [node])
-    return replace(graph, nodes=nodes)
-
-
-def piece(graph: LoopGraph, kernel: FusedKernel) -> LoopGraph:
-    """The part of a program that computes what a kernel stores from what it reads."""
-    inputs = [graph.buffers[name] for name in sorted(kernel.reads)]
-    outputs = [graph.buffers[name].view() for name in sorted(kernel.stores)]
-
-    # Of what writes none of the inputs, all that the outputs need
-    inside = []
-    for node in graph.nodes:
-        written = {buffer.name for buffer in node.buffers}
-        if written and written.isdisjoint(kernel.reads):
-            inside.append(node)
-    live, _ = live_nodes(inside, record_all(inside, graph.buffers), {*kernel.stores})
-    return LoopGraph([*inputs], live, outputs)

@@ -1,0 +1,152 @@
+"""Which matrix products become loops (`Product`), into which what is around them may be fused: measured in their surroundings.
+
+In:  a `LoopGraph`, whose matrix products are calls of the library; how a graph is scheduled.
+Out: the same graph; some calls are loops now, which the Triton printer writes with `tl.dot`.
+
+A kernel of ours may be slower than the library's and still win, with what it does to operands and result. And a faster one may
+lose: in attention, what comes after the first product would have been fused with the softmax anyway. So the two ways are not
+measured kernel by kernel, but for the whole *region* of the program that is cut into kernels in another way. The library's call is
+always one of the two, so no choice makes its region slower than it was.
+In PyTorch: `torch/_inductor/select_algorithm.py`, `AlgorithmSelectorCache`; there a choice is measured with its epilogue alone
+(`benchmark_epilogue_fusion`).
+"""
+
+import functools
+from collections.abc import Callable, Collection, Iterable, Mapping
+from dataclasses import dataclass, replace
+
+from course_lib.codegen.triton import triton_source
+from course_lib.lowering.ir import ExternKernel, LoopGraph, Node
+from course_lib.runtime.autotune import fastest
+from course_lib.runtime.compiled import CompiledGraph, build
+from course_lib.scheduling.dependencies import record_all
+from course_lib.scheduling.kernel import FusedKernel, Kernel
+from course_lib.scheduling.products import as_loops, is_product
+from course_lib.scheduling.schedule import Schedule, live_nodes
+
+Scheduling = Callable[[LoopGraph], Schedule]
+Loops = Mapping[Node, list[Node]]
+
+
+def choose_templates(graph: LoopGraph, codegen: str, schedule: Scheduling) -> LoopGraph:
+    """Products as loops where that is faster: one call after the other, each in the program as it is chosen so far."""
+    loops: dict[Node, list[Node]] = {}
+    for node in graph.nodes:
+        if isinstance(node, ExternKernel) and is_product(node, codegen):
+            loops[node] = as_loops(node)
+    if not loops:
+        return graph
+
+    def program(part: LoopGraph) -> CompiledGraph:
+        return build(part, schedule(part), None, codegen, autotune=True)
+
+    default, ours = schedule(graph), schedule(with_loops(graph, loops))
+    regions = regions_of(default, ours, loops)
+    chosen: dict[Node, list[Node]] = {}
+    for call, parts in loops.items():
+        region = next(each for each in regions if names_of(parts) <= each)
+        ends = ends_of(region, [*default.kernels, *ours.kernels], graph.returned)
+        # What nobody reads is not computed.
+        if not ends.stores:
+            continue
+
+        pieces = {
+            "library": piece(with_loops(graph, chosen), ends),
+            "template": piece(with_loops(graph, {**chosen, call: parts}), ends),
+        }
+
+        tried = {name: functools.partial(program, part) for name, part in pieces.items()}
+        source = "\n".join(source_of(part, schedule) for part in pieces.values())
+        inputs = [buffer for buffer in pieces["library"].inputs if buffer]
+        if fastest(call, source, inputs, tried) == "template":
+            chosen[call] = parts
+
+    return with_loops(graph, chosen)
+
+
+def with_loops(graph: LoopGraph, loops: Loops) -> LoopGraph:
+    """The program with loops in the place of some calls."""
+    nodes: list[Node] = []
+    for node in graph.nodes:
+        nodes += loops.get(node, [node])
+    return replace(graph, nodes=nodes)
+
+
+# --- the part of a program in which two schedules differ
+
+
+def regions_of(default: Schedule, ours: Schedule, loops: Loops) -> list[set[str]]:
+    """Sets of buffers, as small as can be, so that each kernel of either schedule, and each product, writes to one of them."""
+    together = [names_of(parts) for parts in loops.values()]
+    for one, other in ((default, ours), (ours, default)):
+        known = set().union(*together, *(names_of([kernel]) for kernel in other.kernels))
+        for kernel in one.kernels:
+            names = names_of([kernel])
+            # What the other schedule has not is computed again there, in the kernels that read it.
+            if not names <= known:
+                readers = [reader for reader in one.kernels if reader.reads & names]
+                names |= names_of(readers)
+            together.append(names)
+    return joined(together)
+
+
+def names_of(parts: Iterable[Kernel | Node]) -> set[str]:
+    """The buffers that kernels or nodes write, those in registers too."""
+    names: set[str] = set()
+    for part in parts:
+        nodes = part.nodes if isinstance(part, FusedKernel) else [part]
+        for node in nodes:
+            names |= {buffer.name for buffer in node.buffers}
+    return names
+
+
+def joined(sets: Iterable[set[str]]) -> list[set[str]]:
+    """The sets, with all that overlap joined into one."""
+    found: list[set[str]] = []
+    for names in sets:
+        overlapping = [each for each in found if not each.isdisjoint(names)]
+        apart = [each for each in found if each.isdisjoint(names)]
+        found = [*apart, names.union(*overlapping)]
+    return found
+
+
+@dataclass(frozen=True)
+class Ends:
+    """What a part of a program reads, and what it must store: names of buffers."""
+
+    reads: set[str]
+    stores: set[str]
+
+
+def ends_of(region: set[str], kernels: Iterable[Kernel], returned: Collection[str]) -> Ends:
+    """What the kernels in a region read of what is outside, and what the others read of it."""
+    reads: set[str] = set()
+    needed = set(returned)
+    for kernel in kernels:
+        if names_of([kernel]) & region:
+            reads |= kernel.reads
+        else:
+            needed |= kernel.reads
+    return Ends(reads - region, region & needed)
+
+
+def piece(graph: LoopGraph, ends: Ends) -> LoopGraph:
+    """The part of a program that computes what it stores from what it reads."""
+    inputs = [graph.buffers[name] for name in sorted(ends.reads)]
+    outputs = [graph.buffers[name].view() for name in sorted(ends.stores)]
+
+    # Of what writes none of the inputs, all that the outputs need
+    inside = [node for node in graph.nodes if node.buffers and not names_of([node]) & ends.reads]
+    live, _ = live_nodes(inside, record_all(inside, graph.buffers), set(ends.stores))
+    return LoopGraph([*inputs], live, outputs)
+
+
+def source_of(part: LoopGraph, schedule: Scheduling) -> str:
+    """What a part's time depends on: its kernels, and the library's calls with their arguments."""
+    texts = []
+    for kernel in schedule(part).kernels:
+        if isinstance(kernel, FusedKernel):
+            texts.append(triton_source(kernel, part.buffers).source)
+        else:
+            texts.append(repr((str(kernel.op), kernel.args, kernel.kwargs)))
+    return "\n".join(texts)
