@@ -21,8 +21,10 @@ endif
 BIN := $(ENV)/bin
 STAMP := $(ENV)/.course-installed
 
-# The first Python of 3.11 to 3.15 that runs and can make an environment (a pyenv shim may be there and not run).
-CAN_MAKE_VENV := import sys, venv, ensurepip; sys.exit(not (3, 11) <= sys.version_info[:2] <= (3, 15))
+# The first Python of 3.11 to 3.15 that runs and can make an environment (a pyenv shim may be there and not run),
+# and is not free-threaded.
+CAN_MAKE_VENV := import sys, sysconfig, venv, ensurepip; \
+	sys.exit(not (3, 11) <= sys.version_info[:2] <= (3, 15) or bool(sysconfig.get_config_var("Py_GIL_DISABLED")))
 find_python = $(shell for p in python3.11 python3.12 python3.13 python3.14 python3.15 python3 python \
 	"$$HOME"/.pyenv/versions/3.1[12345].*/bin/python; do "$$p" -c '$(CAN_MAKE_VENV)' 2>/dev/null && echo "$$p" && break; done)
 # torch 2.13 has no build for Python 3.15. Whoever names a TORCH gets that one.

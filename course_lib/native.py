@@ -22,17 +22,30 @@ from types import ModuleType
 
 from course_lib import build_cache
 
+_PYTHON = f"python{sys.version_info.major}.{sys.version_info.minor}"
+ORDINARY_BUILD = f"use the ordinary build of the same version (`{_PYTHON}`, not `{_PYTHON}t`)"
 FREE_THREADED = (
     "this is a free-threaded Python, which course_lib does not support, so nothing can be captured: "
-    "use the ordinary build of the same version (`python3.14`, not `python3.14t`)"
+    f"{ORDINARY_BUILD}"
 )
+NO_HOOK = "the frame hook could not be built, so nothing can be captured: `course doctor` says what is missing"
 SUFFIX = sysconfig.get_config_var("EXT_SUFFIX") or ".so"
+
+
+def is_free_threaded() -> bool:
+    """Was this Python built without the lock that lets one thread run at a time? Whether it is on now does not matter."""
+    return bool(sysconfig.get_config_var("Py_GIL_DISABLED"))
+
+
+def why_nothing_is_captured() -> str:
+    """The sentence for who compiles all the same where there is no frame hook."""
+    return FREE_THREADED if is_free_threaded() else NO_HOOK
 
 
 @functools.cache
 def load(name: str) -> ModuleType | None:
     """The C module `name`, or None after one warning."""
-    if sysconfig.get_config_var("Py_GIL_DISABLED"):
+    if is_free_threaded():
         warnings.warn(FREE_THREADED, RuntimeWarning, stacklevel=2)
         return None
 

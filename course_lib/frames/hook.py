@@ -198,9 +198,7 @@ def installed() -> bool:
 
 def missing(*args: Any, **kwargs: Any) -> Any:
     """What stands for whatever would capture."""
-    raise RuntimeError(
-        "the frame hook could not be built, so nothing can be captured: `course doctor` says what is missing"
-    )
+    raise RuntimeError(native.why_nothing_is_captured())
 
 
 def unknown(*args: Any) -> Any:

@@ -134,22 +134,20 @@ def _system() -> list[Finding]:
 
 
 def _python() -> list[Finding]:
+    from course_lib import native
+
     low, high = PYTHONS
-    supported = low <= sys.version_info[:2] <= high
-    advice = (
-        ""
-        if supported
-        else f"Use Python {_dotted(low)} to {_dotted(high)}: the frame hook knows their bytecode."
-    )
-    return [
-        Finding(
-            "Python",
-            platform.python_version(),
-            "ok" if supported else "missing",
-            advice,
-            required=True,
+    version = platform.python_version()
+
+    if not low <= sys.version_info[:2] <= high:
+        advice = (
+            f"Use Python {_dotted(low)} to {_dotted(high)}: the frame hook knows their bytecode."
         )
-    ]
+        return [Finding("Python", version, "missing", advice, required=True)]
+    if native.is_free_threaded():
+        advice = f"Not supported: {native.ORDINARY_BUILD}."
+        return [Finding("Python", f"{version}, free-threaded", "missing", advice, required=True)]
+    return [Finding("Python", version, "ok")]
 
 
 def _torch() -> list[Finding]:
@@ -203,15 +201,11 @@ def _native_part(item: str, module: str, instead: str, required: bool = True) ->
     if loaded is not None:
         built = Path(str(loaded.__file__)).parent.name == "native"  # the folder in the cache
         return [Finding(item, f"native, {'built at first use' if built else 'installed'}", "ok")]
-    return [
-        Finding(
-            item,
-            instead,
-            "missing",
-            "It needs a C compiler and Python's headers.",
-            required=required,
-        )
-    ]
+
+    advice = "It needs a C compiler and Python's headers."
+    if native.is_free_threaded():
+        advice = "It needs a Python that is not free-threaded."
+    return [Finding(item, instead, "missing", advice, required=required)]
 
 
 def _c_compiler() -> list[Finding]:

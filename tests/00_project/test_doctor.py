@@ -216,6 +216,16 @@ def test_an_old_python_and_an_unknown_torch(monkeypatch):
     assert found("torch").status == "note" and "2.11 to 2.15" in found("torch").advice
 
 
+def test_a_free_threaded_python(monkeypatch):
+    """The advice is another Python; a compiler would not help."""
+    monkeypatch.setattr(native, "is_free_threaded", lambda: True)
+    monkeypatch.setattr(native, "load", lambda name: None)
+
+    python, hook = found("Python"), found("frame hook")
+    assert python.blocks and "free-threaded" in python.found
+    assert "ordinary build" in python.advice and "compiler" not in hook.advice
+
+
 def test_no_torch(monkeypatch):
     without_package(monkeypatch, "torch")
     assert found("torch").blocks and doctor.main() == 1

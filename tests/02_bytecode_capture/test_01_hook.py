@@ -469,6 +469,23 @@ def test_a_free_threaded_python_is_refused_in_one_sentence(monkeypatch):
         assert native.load.__wrapped__("course_lib.frames._framehook") is None
 
 
+FREE_THREADED_PROGRAM = """
+import sysconfig
+sysconfig.get_config_vars()["Py_GIL_DISABLED"] = 1
+import torch, course_lib
+try:
+    course_lib.compile(lambda x: x + 1)(torch.ones(2))
+except RuntimeError as error:
+    print(error)
+"""
+
+
+def test_who_compiles_on_a_free_threaded_python_is_told_the_same():
+    done = in_a_fresh_python(FREE_THREADED_PROGRAM)
+
+    assert done.stdout.strip() == native.FREE_THREADED, done.stderr
+
+
 def in_a_fresh_python(program, folder=None, **environment):
     """Run `program` in a process of its own; with `folder`, on a copy of the package there that nobody installed."""
     path = list(filter(None, sys.path))
