@@ -42,10 +42,18 @@ class TwinType(type):
         return getattr(original, name)
 
     def __setattr__(cls, name: str, value: Any) -> None:
-        setattr(class_of(cls), name, value)
+        original = class_of(cls)
+        if original is cls:
+            super().__setattr__(name, value)
+        else:
+            setattr(original, name, value)
 
     def __delattr__(cls, name: str) -> None:
-        delattr(class_of(cls), name)
+        original = class_of(cls)
+        if original is cls:
+            super().__delattr__(name)
+        else:
+            delattr(original, name)
 
     def __repr__(cls) -> str:
         original = class_of(cls)

@@ -14,6 +14,9 @@ from torch import nn
 from torch.nn.utils import parametrizations
 from torch.utils.checkpoint import checkpoint
 
+import course_lib as cl
+from course_lib.twin import Twin
+
 SCENARIOS, scenario = collect()
 r = torch.randn
 
@@ -917,3 +920,13 @@ def buffer_swapped_between_modules(c):
 @pytest.mark.parametrize("name", SCENARIOS)
 def test_scenario_agrees_with_eager(name, backend):
     check(SCENARIOS[name], backend)
+
+
+def test_a_name_can_be_set_on_the_class_of_all_compiled_modules_and_on_that_of_one():
+    """A tool that reads type comments, as Sphinx does, sets `__annotations__` on every class of a module."""
+    for given in (Twin, type(cl.compile(torch.nn.Linear(2, 2)))):
+        given.note_of_a_tool = 1
+        assert given.note_of_a_tool == 1
+        assert hasattr(torch.nn.Linear, "note_of_a_tool") is (given is not Twin)
+        del given.note_of_a_tool
+        assert not hasattr(given, "note_of_a_tool")
