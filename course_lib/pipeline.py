@@ -225,6 +225,9 @@ class Pipeline:
         lifted = autograd.lift_numbers(gm)
 
         def run(*args: Any) -> tuple[Any, ...]:
+            if lifted and autograd.hooks_for_saved_tensors():
+                # they are not to see the tensors that stand for numbers
+                return fall_back(gm, autograd.runtime.HOOKS)(*args)
             numbers = lifted.values(args) if lifted else []
             if numbers is None:
                 return fall_back(gm, "a number is too large for the kernels")(*args)

@@ -3,6 +3,13 @@
 from course_lib.autograd.buckets import in_pieces
 from course_lib.autograd.numbers import lift_numbers
 from course_lib.autograd.partition import Partition, partition
-from course_lib.autograd.runtime import Program, differentiable, finished, op_by_op, restoring
+from course_lib.autograd.runtime import (
+    Program,
+    differentiable,
+    finished,
+    hooks_for_saved_tensors,
+    op_by_op,
+    restoring,
+)
 from course_lib.autograd.signature import Result, Signature, Update
 from course_lib.autograd.trace import joint, trace

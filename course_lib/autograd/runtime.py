@@ -23,6 +23,7 @@ from course_lib.autograd.signature import Result, Signature, Update, write
 from course_lib.failing import may_fail
 
 OP_BY_OP = "the graph runs operation by operation"
+HOOKS = "hooks for saved tensors (`checkpoint` has some) expect what eager saves"
 WRITTEN = (
     "The compiled graph computes its gradients from this tensor, where eager has kept another value. Call `backward()` before the"
     " write, write to a copy (`x = x + 1`), or leave this part out of the graph (cl.disable)."
@@ -43,12 +44,14 @@ def restoring(program: Program, gm: fx.GraphModule) -> Program:
         return program
 
     def run(*inputs: Any) -> tuple[Any, ...]:
-        before = [(inputs[n], inputs[n].detach().clone()) for n in written]
+        before = [(inputs[n], inputs[n].data, inputs[n].detach().clone()) for n in written]
         try:
             return program(*inputs)
         except Exception:
-            for x, old in before:
+            for x, memory, old in before:
                 with torch.inference_mode(x.is_inference()), torch.no_grad():
+                    if x.data_ptr() != memory.data_ptr():
+                        x.data = memory
                     x.data.copy_(old)
             raise
 
@@ -60,9 +63,9 @@ def is_written(placeholder: fx.Node) -> bool:
     val = placeholder.meta.get("val")
     if not isinstance(val, torch.Tensor):
         return False
-    # running statistics, and what `x.data` is for, count no version
+    # running statistics, what `x.data` is for, and `x.data = ...` count no version
     quiet = any(
-        getattr(user.target, "__name__", "") in ("batch_norm", "instance_norm")
+        getattr(user.target, "__name__", "") in ("batch_norm", "instance_norm", "set_data")
         or (user.target is getattr and user.args[1] == "data")
         for user in placeholder.users
     )
@@ -279,13 +282,17 @@ def differentiable(
     compiled = finished(apply, signature, original, shown.numbers if shown.quiet else None)
 
     def run(*inputs: Any) -> tuple[Any, ...]:
-        if torch._C._autograd._top_saved_tensors_default_hooks(True) is None:
-            return compiled(*inputs)
-        why = "hooks for saved tensors (`checkpoint` has some) expect what eager saves"
-        events.emit(events.FellBack(OP_BY_OP, why))
-        return original(*inputs)
+        if hooks_for_saved_tensors():
+            events.emit(events.FellBack(OP_BY_OP, HOOKS))
+            return original(*inputs)
+        return compiled(*inputs)
 
     return run
+
+
+def hooks_for_saved_tensors() -> bool:
+    """Is somebody asked what to save for backward (`saved_tensors_hooks`)?"""
+    return torch._C._autograd._top_saved_tensors_default_hooks(True) is not None
 
 
 def without_history(program: Program, unconnected: Sequence[int]) -> Program:

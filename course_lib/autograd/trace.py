@@ -62,8 +62,7 @@ def trace(
     """The forward graph in ATen operators, for the shapes in the placeholders' `meta["val"]`."""
     fakes = [node.meta["val"] for node in gm.graph.find_nodes(op="placeholder")]
     mode = next((t.fake_mode for t in fakes if hasattr(t, "fake_mode")), None) or FakeTensorMode()
-    if gradients:
-        refuse_what_runs_as_it_is(gm)
+    refuse_what_runs_as_it_is(gm, gradients)
 
     tracing = Tracing(gm, decompositions, gradients)
     records = gradients and torch.is_grad_enabled()
@@ -86,10 +85,12 @@ def trace(
     return tidy(traced, gm, tracing)
 
 
-def refuse_what_runs_as_it_is(gm: fx.GraphModule) -> None:
-    """Raise NotImplementedError for what capture has marked: its backward does more than compute."""
+def refuse_what_runs_as_it_is(gm: fx.GraphModule, gradients: bool) -> None:
+    """Raise NotImplementedError for what capture has marked: it has no functional form, or its backward does more than compute."""
     for node in gm.graph.nodes:
-        if reason := node.meta.get("as_it_is"):
+        if reason := node.meta.get("needs_eager"):
+            raise NotImplementedError(reason)
+        if gradients and (reason := node.meta.get("as_it_is")):
             raise NotImplementedError(reason)
 
 

@@ -36,6 +36,9 @@ SETTLED = {"shape", "dtype", "device", "ndim", "requires_grad", "layout", "is_cu
 OPAQUE_ATTRIBUTES: dict[type, Callable[[Interpreter, Known, str], Any]] = {}
 """Type of an object that capture knows nothing else about → how an attribute of it is read."""
 
+ASSIGNED: dict[str, Callable[[Interpreter, torch.Tensor, Any], None]] = {}
+"""Attributes of torch's own tensors that a program may set, and how (`corners/tensors.py`)."""
+
 
 def get(it: Interpreter, value: Any, name: str, *, default: bool = False) -> Any:
     """The value of `value.name`. Raises what Python raises. With `default` as `object.__getattribute__` finds it."""
@@ -325,6 +328,8 @@ def change_tensor(it: Interpreter, tensor: torch.Tensor, name: str, new: Any = M
     like = new is None or (
         isinstance(new, torch.Tensor) and (new.shape, new.dtype) == (tensor.shape, tensor.dtype)
     )
+    if name in ASSIGNED and new is not MISSING:
+        return ASSIGNED[name](it, tensor, new)
     if hasattr(torch.Tensor, name) and not (name == "grad" and like and it.world.of(tensor)):
         raise Unsupported(f"changes the attribute '{name}' of a tensor")
     it.world.stored[id(tensor), name] = tensor, name, new

@@ -579,6 +579,11 @@ def checkpoint(
         raise Unsupported(
             "calls torch.utils.checkpoint in a way that is not followed", "pass use_reentrant=False"
         )
+    if torch._C._autograd._top_saved_tensors_default_hooks(True) is not None:
+        raise Unsupported(
+            "calls torch.utils.checkpoint where hooks for saved tensors are active",
+            "they see what the checkpoint saves: use one of the two",
+        )
     options = "preserve_rng_state", "determinism_check", "debug", "early_stop"
     before = effects.changes(it.world) | it.world.builder.writes()
     result = it.call(

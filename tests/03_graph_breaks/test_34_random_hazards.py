@@ -12,11 +12,42 @@ from course_lib.capture.corners import warn
 from course_lib.capture.head import HeadBuilder
 
 QUICK = range(0, 12)
+NEW_KINDS = range(random_hazards.NEW_KINDS_FROM, random_hazards.NEW_KINDS_FROM + 8)
+FOUND = {
+    100_100_621: "a hook for saved tensors was given a tensor that stands for a number",
+}
+"""Programs that differed once, and why."""
 
 
 @pytest.mark.parametrize("seed", QUICK)
 def test_a_random_program_is_as_in_eager(seed):
     assert not random_hazards.differs(seed, "eager")
+
+
+@pytest.mark.parametrize("seed", NEW_KINDS)
+def test_a_random_program_of_the_new_kinds_is_as_in_eager(seed):
+    """Hooks of modules, checkpoints, generators, chained errors, changing globals, NumPy, caches, pickling."""
+    assert not random_hazards.differs(seed, "eager")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", range(NEW_KINDS.stop, NEW_KINDS.stop + 40))
+def test_more_random_programs_of_the_new_kinds_are_as_in_eager(seed):
+    assert not random_hazards.differs(seed, "eager")
+
+
+@pytest.mark.parametrize("seed", FOUND, ids=lambda seed: FOUND[seed])
+def test_a_random_program_that_differed_once(seed):
+    assert not random_hazards.differs(seed, "inductor")
+
+
+def test_each_new_kind_is_written():
+    kinds = set()
+    for seed in range(NEW_KINDS.start, NEW_KINDS.start + 100):
+        writer = random_hazards.Writer(seed)
+        writer.source()
+        kinds.update(writer.kinds)
+    assert kinds >= set(random_hazards.NEW_KINDS)
 
 
 @pytest.mark.slow

@@ -12,7 +12,13 @@
 - hooks of tensors, modules and saved tensors;
 - modes (grad, autocast) around part of the program;
 - operations nobody uses that have an effect (random numbers);
-- zeros with a sign.
+- zeros with a sign;
+- hooks of modules: before forward, with `always_call`, of the whole backward pass;
+- checkpoints, also of code with effects;
+- generators that are left, closed, or thrown into, with `try` and `with` inside;
+- chained exceptions: `raise ... from`, the context of an error, errors raised again;
+- global variables and cells of closures that change between calls;
+- numbers of NumPy, `lru_cache`, pickling of what is compiled.
 
 A seed is a program. It is called four times in eager and four times compiled, with the same fresh arguments; those of
 the third call make risky operations fail. Compared are: the result or the error's class, gradients, the log, warnings
@@ -22,6 +28,7 @@ the third call make risky operations fail. Compared are: the result or the error
 from __future__ import annotations
 
 import argparse
+import gc
 import linecache
 import random
 import sys
@@ -42,12 +49,19 @@ FAILING_CALL = 2
 # What stands above each program: state, and code that reads and changes it.
 PRELUDE = """
 import contextlib
+import copy
+import functools
+import pickle
 import warnings
 
+import numpy as np
 import torch
 import torch.nn.functional as F
+from torch.utils.checkpoint import checkpoint
 
 LOG = []
+FACTOR = 2.0
+NUMBER = np.float32(1.5)
 SETTINGS = {"scale": 2.0, "calls": 0}
 
 
@@ -113,6 +127,112 @@ with torch.no_grad():
 def after_forward(module, args, result):
     LOG.append(("after", type(module).__name__))
     return result + 1
+
+
+def before_forward(module, args):
+    LOG.append("before")
+    return (args[0] * 2,)
+
+
+def after_always(module, args, result):
+    LOG.append(("always", result is None))
+
+
+def after_backward(module, gradients, given):
+    LOG.append(("backward", [g is None for g in gradients]))
+
+
+class Fragile(torch.nn.Module):
+    def forward(self, t, i):
+        return t[i]
+
+
+fragile = Fragile()
+
+
+def squared(t):
+    LOG.append("squared")
+    return t * t.sin()
+
+
+def quietly(t):
+    return t.cos() * 2
+
+
+def numbers(t, n):
+    try:
+        for k in range(n):
+            yield t * k
+    finally:
+        LOG.append("numbers end")
+
+
+def echoes(t):
+    while True:
+        try:
+            t = t + (yield t)
+        except ValueError as error:
+            LOG.append(str(error))
+            t = -t
+
+
+@contextlib.contextmanager
+def scaled(t):
+    LOG.append("enter")
+    try:
+        yield t * FACTOR
+    except IndexError as error:
+        LOG.append(("inside", type(error).__name__))
+        raise KeyError("from a context") from error
+    finally:
+        LOG.append("leave")
+
+
+@functools.lru_cache
+def table(n):
+    LOG.append(("table", n))
+    return torch.arange(float(n)) + 1
+
+
+@functools.lru_cache(maxsize=2)
+def number_of(n):
+    LOG.append(("number", n))
+    return n * 0.5
+
+
+def counter():
+    count = 1.0
+
+    def step():
+        nonlocal count
+        count += 1.0
+        return count
+
+    def look():
+        return count
+
+    return step, look
+
+
+step, look = counter()
+
+
+def change_globals():
+    # what happens outside between two calls
+    global FACTOR, NUMBER
+    FACTOR += 0.5
+    NUMBER = NUMBER + np.float32(1)
+    step()
+
+
+def story(error):
+    # an error and what stands behind it
+    told = []
+    while error is not None and len(told) < 5:
+        cause = error.__cause__ or error.__context__
+        told.append((type(error).__name__, error.__cause__ is None, error.__suppress_context__))
+        error = cause
+    return told
 """
 
 # Operations that fail for the arguments of the third call. `{a}` is a tensor of 3 numbers, the result has 3, too.
@@ -196,7 +316,54 @@ CONTEXTS = (
     "warnings.catch_warnings()",
 )
 
+NUMPY = (
+    "{a} * NUMBER",
+    "{a} / np.sqrt(8)",
+    "{a} + np.float64(0.1) * box.n",
+    "{a} * np.int64(3)",
+    "{a} * float(NUMBER)",
+    "{a} + int(np.prod((2, 3)))",
+    "{a} * np.float32(box.n + 1)",
+)
+
+CHANGING = (
+    "{a} * FACTOR",
+    "{a} + look()",
+    "{a} * step()",
+    "{a} * (FACTOR if look() > 3 else -FACTOR)",
+    "globals()['FACTOR'] * {a}",
+)
+
+CACHED = (
+    "{a} + table(3)",
+    "{a} * number_of(3)",
+    "{a} * number_of(box.n)",
+    "{a} + table(3).sum() * number_of(box.n % 3)",
+)
+
+CHECKPOINTS = (
+    "checkpoint(quietly, {a}, use_reentrant=False)",
+    "checkpoint(squared, {a}, use_reentrant=False)",
+    "checkpoint(lambda t: torch.tanh(t) * {b}, {a}, use_reentrant=False)",
+    "checkpoint(lambda t: F.dropout(t, 0.5), {a}, use_reentrant=False)",
+    "checkpoint(layer, {a}, use_reentrant=False)",
+)
+
+PICKLED = (
+    "pickle.loads(pickle.dumps((1, 'a', box.n)))[2] + {a}",
+    "{a} * len(pickle.dumps([1, 2, 3])) * 0.1",
+    "copy.deepcopy({'k': [box.n, 2]})['k'][1] * {a}",
+    "copy.copy(SETTINGS)['scale'] * {a}",
+)
+
 UNUSED = ("torch.rand(2)", "F.dropout({a}, 0.5)", "torch.randperm(3)", "{a}.bernoulli(0.5)")
+
+
+NEW_KINDS = "module hook, checkpoint, generator, chained, changing, numpy, cached, pickled".split(
+    ", "
+)
+NESTED = ("tried", "context", "generator", "chained")
+NEW_KINDS_FROM = 100_000_000  # Seeds from here on have them
 
 
 @dataclass
@@ -223,7 +390,19 @@ class Writer:
             "hook": self.hook,
             "context": self.context,
             "unused": self.unused,
+            "module hook": self.module_hook,
+            "checkpoint": self.checkpoint,
+            "generator": self.generator,
+            "chained": self.chained,
+            "changing": self.changing,
+            "numpy": self.numpy,
+            "cached": self.cached,
+            "pickled": self.pickled,
         }
+        if self.seed < NEW_KINDS_FROM:
+            # a seed is a program: those that were run before stay as they were
+            for kind in NEW_KINDS:
+                del self.statements[kind]
 
     def source(self) -> str:
         for _ in range(self.random.randint(3, 7)):
@@ -234,8 +413,9 @@ class Writer:
         return f"{PRELUDE}\n\ndef f(x, y, w, m, i, out, box):\n{body}\n{last}"
 
     def statement(self, indent: str, depth: int) -> None:
-        names = [n for n in self.statements if depth < 2 or n not in ("tried", "context")]
-        weights = [3 if name in ("ordinary", "tried") else 1 for name in names]
+        names = [n for n in self.statements if depth < 2 or n not in NESTED]
+        often = ("ordinary", "tried", *NEW_KINDS)
+        weights = [3 if name in often else 1 for name in names]
         name = self.random.choices(names, weights)[0]
 
         self.kinds.append(name)
@@ -309,6 +489,110 @@ class Writer:
         self.say(f"{indent}handle = layer.register_forward_hook(after_forward)")
         self.assign(indent, f"layer({tensor})")
         self.say(f"{indent}handle.remove()")
+
+    def module_hook(self, indent: str) -> None:
+        """A hook that a module has while it is called once."""
+        a, name = self.random.choice(self.tensors), self.name()
+        kind = self.random.randint(0, 3)
+        if kind == 0:
+            self.say(f"{indent}handle = layer.register_forward_pre_hook(before_forward)")
+            self.say(f"{indent}{name} = layer({a})")
+        elif kind == 1:
+            self.say(f"{indent}handle = layer.register_full_backward_hook(after_backward)")
+            self.say(f"{indent}{name} = layer({a})")
+        elif kind == 2:
+            self.say(f"{indent}handle = layer.register_forward_hook(lambda m, a, r: None)")
+            self.say(f"{indent}{name} = layer({a}) * len(layer._forward_hooks)")
+        else:
+            self.say(
+                f"{indent}handle = fragile.register_forward_hook(after_always, always_call=True)"
+            )
+            self.say(f"{indent}{name} = {a}")
+            self.say(f"{indent}try:")
+            self.say(f"{indent}    {name} = fragile({a}, i)")
+            self.say(f"{indent}except IndexError as error:")
+            self.say(f"{indent}    LOG.append(story(error))")
+        self.say(f"{indent}handle.remove()")
+        self.tensors.append(name)
+
+    def checkpoint(self, indent: str) -> None:
+        self.assign(indent, self.filled(CHECKPOINTS))
+
+    def changing(self, indent: str) -> None:
+        self.assign(indent, self.filled(CHANGING))
+
+    def numpy(self, indent: str) -> None:
+        self.assign(indent, self.filled(NUMPY))
+
+    def cached(self, indent: str) -> None:
+        self.assign(indent, self.filled(CACHED))
+
+    def pickled(self, indent: str) -> None:
+        self.assign(indent, self.filled(PICKLED))
+
+    def generator(self, indent: str) -> None:
+        a, name = self.random.choice(self.tensors), self.name()
+        kind = self.random.randint(0, 5)
+        if kind == 0:
+            self.say(f"{indent}{name} = sum(numbers({a}, 3))")
+        elif kind == 1:  # one that is left
+            self.say(f"{indent}g{name} = numbers({a}, 4)")
+            self.say(f"{indent}{name} = next(g{name}) + next(g{name})")
+        elif kind == 2:
+            self.say(f"{indent}g{name} = echoes({a})")
+            self.say(f"{indent}next(g{name})")
+            self.say(
+                f"{indent}{name} = g{name}.send({a} * 2) + g{name}.throw(ValueError('thrown'))"
+            )
+            self.say(f"{indent}g{name}.close()")
+        elif kind == 3:
+            self.say(f"{indent}{name} = {a}")
+            self.say(f"{indent}for each in numbers({a}, 4):")
+            self.say(f"{indent}    {name} = {name} + each")
+            self.say(f"{indent}    {self.filled(WRITES)}")
+            self.say(f"{indent}    if box.n > 1: break")
+        elif kind == 4:
+            self.say(f"{indent}with scaled({a}) as {name}:")
+            self.inside(indent)
+        else:
+            self.say(f"{indent}{name} = {a}")
+            self.say(f"{indent}with contextlib.suppress(KeyError):")
+            self.say(f"{indent}    with scaled({a}) as {name}:")
+            self.say(f"{indent}        {name} = {self.filled(RISKY)}")
+        self.tensors.append(name)
+
+    def chained(self, indent: str) -> None:
+        """Errors behind errors."""
+        name = self.name()
+        self.say(f"{indent}{name} = {self.random.choice(self.tensors)}")
+        self.say(f"{indent}try:")
+        self.say(f"{indent}    try:")
+        self.say(f"{indent}        {name} = {self.filled(RISKY)}")
+        if self.random.random() < 0.5:
+            self.say(f"{indent}        {self.filled(CONDITIONS)}")
+        if self.random.random() < 0.3:
+            self.say(f"{indent}        raise LookupError('always')")
+        self.say(f"{indent}    except (RuntimeError, LookupError, ValueError) as error:")
+        if self.random.random() < 0.5:
+            self.say(f"{indent}        {self.filled(WRITES)}")
+        again = (
+            "raise ArithmeticError('again') from error",
+            "raise ArithmeticError('again')",
+            "raise",
+            "raise ArithmeticError('again') from None",
+            "raise error",
+            "raise KeyError(str(type(error))) from ValueError('cause')",
+        )
+        self.say(f"{indent}        {self.random.choice(again)}")
+        if self.random.random() < 0.3:
+            self.say(f"{indent}    else:")
+            self.say(f"{indent}        LOG.append('else')")
+        if self.random.random() < 0.3:
+            self.say(f"{indent}    finally:")
+            self.say(f"{indent}        LOG.append('inner finally')")
+        self.say(f"{indent}except Exception as error:")
+        self.say(f"{indent}    LOG.append(story(error))")
+        self.tensors.append(name)
 
     def context(self, indent: str) -> None:
         self.say(f"{indent}with {self.random.choice(CONTEXTS)}:")
@@ -395,6 +679,9 @@ def make(seed: int, copy: int) -> tuple[ModuleType, Writer]:
 def outcome(module: ModuleType, function: Callable[..., Any], seed: int, call: int) -> list[Any]:
     """Everything that one call shows."""
     given = arguments(seed, call, module)
+    if seed >= NEW_KINDS_FROM:
+        # an error and its traceback may hold each other and a generator: what ends late, ends here
+        gc.collect()
     module.LOG.clear()
     torch.manual_seed(seed + call)
     grad_mode = torch.is_grad_enabled()
@@ -478,6 +765,9 @@ def differs(seed: int, backend: str = "inductor") -> str:
         for call in range(CALLS):
             want = outcome(eager, eager.f, seed, call)
             got = outcome(ours, compiled, seed, call)
+            for module in (eager, ours):
+                if call > 0:
+                    module.change_globals()
 
             for part, w, g in zip(PARTS, want, got, strict=True):
                 if not same(w, g):

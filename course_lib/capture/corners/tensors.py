@@ -1,6 +1,6 @@
 """Calls on tensors that ask for data, and need none.
 
-In:  `torch.equal(x, x)`, `torch.arange(3).tolist()`, `table[index]` with an index of no dimensions, `y.detach_()`.
+In:  `torch.equal(x, x)`, `torch.arange(3).tolist()`, `table[index]` with an index of no dimensions, `y.detach_()`, `x.data = y`.
 Out: what they give: a constant, or an operation that says the same.
 In PyTorch: `torch/_dynamo/variables/tensor.py`; constants of fake tensors in `torch/_subclasses/fake_tensor.py`.
 """
@@ -13,8 +13,10 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import fx
 
+from course_lib.capture.attributes import ASSIGNED
 from course_lib.capture.calls import RULES
 from course_lib.capture.graph import REWRITTEN, TO_NUMBERS, GraphBuilder
+from course_lib.capture.sources import Unsupported
 
 if TYPE_CHECKING:
     from course_lib.capture.interpreter import Interpreter
@@ -77,6 +79,41 @@ def detach_in_place(builder: GraphBuilder, tensor: Any) -> Any:
     return tensor
 
 
+def set_data(tensor: torch.Tensor, new: torch.Tensor) -> torch.Tensor:
+    """`tensor.data = new`, as an operation of a graph."""
+    tensor.data = new
+    return tensor
+
+
+def data_assigned(it: Interpreter, tensor: torch.Tensor, new: Any) -> None:
+    """`tensor.data = new`: from here on the tensor has other memory. Such a graph runs operation by operation."""
+    alike = isinstance(new, torch.Tensor) and (new.shape, new.dtype, new.device, new.layout) == (
+        tensor.shape,
+        tensor.dtype,
+        tensor.device,
+        tensor.layout,
+    )
+    builder = it.world.builder
+    if not alike or builder.region or builder.inference or has_levels(tensor) or has_levels(new):
+        raise Unsupported(
+            "gives a tensor other data (`x.data = ...`) of another form, or in inference mode",
+            "use `x.data.copy_(...)`, or do it outside the compiled function",
+        )
+    builder.call(set_data, [tensor, new])
+    node = builder.last_node
+    assert node is not None
+    node.meta["needs_eager"] = "a tensor is given other memory (`x.data = ...`)"
+    # no version tells of it
+    builder.unseen += 1
+    builder.untracked = True
+
+
+def has_levels(tensor: torch.Tensor) -> bool:
+    """Is it inside of `torch.func.grad` or `vmap`?"""
+    return bool(torch._C._functorch.is_functorch_wrapped_tensor(tensor))
+
+
 RULES[torch.equal] = equal
+ASSIGNED["data"] = data_assigned
 REWRITTEN |= {"getitem": element, "detach_": detach_in_place}
 TO_NUMBERS.append(constant)
