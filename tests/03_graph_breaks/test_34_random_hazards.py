@@ -15,6 +15,8 @@ QUICK = range(0, 12)
 NEW_KINDS = range(random_hazards.NEW_KINDS_FROM, random_hazards.NEW_KINDS_FROM + 8)
 FOUND = {
     100_100_621: "a hook for saved tensors was given a tensor that stands for a number",
+    100_001_107: "a hook for saved tensors did not see what a checkpoint saves",
+    100_200_312: "a hook for saved tensors saw what is inside of a checkpoint",
 }
 """Programs that differed once, and why."""
 
