@@ -5,8 +5,18 @@ Out: `CaptureResult`: an FX graph of torch operations, the guards under which it
      Python function that runs in the frame's place. Where something has no form in a graph, the graph ends (a *graph
      break*): the head does that one thing in Python and goes on in a resume function, which is captured in turn.
 
-Read in this order: `world.py` (what the program works on), `interpreter.py` (the loop), `calls.py`, `attributes.py`,
-`graph.py` (recording), `shapes.py` (symbolic sizes), `head.py` and `breaks.py` (what runs in the frame's place).
+Read in this order:
+
+    interpreter.py, machine.py, opcodes/     the loop, and what each instruction does
+    graph.py, operations.py                  an operation is recorded
+    calls/, attributes/                      what happens at a call, how an attribute is found: ordered lists of rules
+    world.py, stand_ins/                     what the program works on in place of what is outside
+    sources.py, places.py                    where an object is found again
+    tests.py, assumptions.py                 what was assumed: the guards
+    shapes.py                                sizes that are symbols
+    head.py, rebuild.py, breaks.py           what runs in the frame's place
+
+`corners/` has the special cases. Each adds rules to the lists of the ordinary path, which imports none of them.
 In PyTorch: `torch/_dynamo/convert_frame.py` (`_compile`), `symbolic_convert.py`, `variables/`.
 """
 
@@ -21,12 +31,13 @@ from torch import fx
 from torch.fx.experimental.symbolic_shapes import ConstraintViolationError
 
 from course_lib import events
-from course_lib.capture import calls, corners, global_state, sources
+from course_lib.capture import corners, global_state, sources
 from course_lib.capture.breaks import BreakBuilder
-from course_lib.capture.graph import Recorder
+from course_lib.capture.graph import TorchRecorder
 from course_lib.capture.head import Head, HeadBuilder
 from course_lib.capture.interpreter import Interpreter
 from course_lib.capture.machine import NOTHING, check_own_failure
+from course_lib.capture.places import GlobalNames
 from course_lib.capture.shapes import History
 from course_lib.capture.sources import FRAME, FUNCTION, Local, Location, Source, Unsupported
 from course_lib.capture.tests import Guard, Holds, SameAs, Test, literal
@@ -53,13 +64,34 @@ class CaptureResult:
     problem: Unsupported | None = None
 
 
-def capture(frame: Frame, interpreter: type[Interpreter] = Interpreter, history: History | None = None,
-            fullgraph: bool = False) -> CaptureResult:  # fmt: skip
-    """Interpret `frame` symbolically; it ends before what is unsupported, which is raised if it cannot, or by `fullgraph`."""
-    breaks: dict[int, tuple[int, Unsupported, bool]] = {}
+@dataclass(frozen=True)
+class Ending:
+    """Where a graph is to end, found by an attempt that could not go on."""
+
+    # The instruction that broke the attempt (a place in the frame's program), and why
+    broken: int
+    problem: Unsupported
+    # Does the rest of the frame run as it is, uncaptured?
+    plain: bool
+
+
+Endings = dict[int, Ending]
+"""By the first instruction that the head does itself."""
+
+
+def capture(
+    frame: Frame,
+    interpreter: type[Interpreter] = Interpreter,
+    history: History | None = None,
+    fullgraph: bool = False,
+) -> CaptureResult:
+    """Interpret `frame` symbolically. Where that cannot go on, start again, to end the graph there.
+
+    Raises Unsupported where the graph cannot end, or (with `fullgraph`) may not.
+    """
+    endings: Endings = {}
     while True:
-        world = World(history or History(), fullgraph)
-        attempt = Attempt(frame, interpreter, world, breaks)
+        attempt = Attempt(frame, interpreter, World(history or History(), fullgraph), endings)
         problem, plain = None, False
         try:
             result = attempt.run()
@@ -70,17 +102,15 @@ def capture(frame: Frame, interpreter: type[Interpreter] = Interpreter, history:
             raise
         except BaseException as error:
             check_own_failure(error)
-            plain, place = True, attempt.root.program[attempt.root.next - 1]
-            why = f"raises {type(error).__name__}: {error}"
-            problem = Unsupported(
-                why, "it raises in eager too", attempt.root.last, offset=place.offset
-            )
-            problem.__cause__ = error
+            problem, plain = attempt.raised_by_the_program(error), True
+
         again = problem is not None and not fullgraph and attempt.note(problem, plain)
-        # what was interpreted, to whoever listens
-        for event in attempt.world.told if not again else ():
-            events.emit(event)
+        if not again:
+            # what was interpreted, to whoever listens
+            for event in attempt.world.told:
+                events.emit(event)
         attempt.world.forget()
+
         if problem is None:
             return result
         if not again:
@@ -95,96 +125,122 @@ def capture(frame: Frame, interpreter: type[Interpreter] = Interpreter, history:
 
 
 class Attempt:
-    """One interpretation of a frame. `breaks`: the first instruction of the head → the breaking one, why, is the rest plain?"""
+    """One interpretation of a frame. It stops before the instructions in `endings`."""
 
     def __init__(
-        self, frame: Frame, interpreter: type[Interpreter], world: World, breaks: dict[int, Any]
+        self, frame: Frame, interpreter: type[Interpreter], world: World, endings: Endings
     ) -> None:
-        self.frame, self.breaks, self.world = frame, breaks, world
-        code = frame.code
-        world.globals[id(frame.func.__globals__)] = (
-            frame.func.__globals__,
-            FRAME.attr("__globals__"),
-        )
-        world._know(frame.func, frame.func, FRAME)
-        # `super()` reads the first
-        read = {*live(code)[instructions(code)[0].offset], *code.co_cellvars, *code.co_varnames[:1]}
-        wanted = {
-            name: value
-            for name, value in frame.locals.items()
-            if name in read or isinstance(value, CellType)
-        }
+        self.frame, self.endings, self.world = frame, endings, world
+        names = frame.func.__globals__
+        world.globals[id(names)] = GlobalNames(names, FRAME.attr("__globals__"))
+        world.know(frame.func, frame.func, FRAME)
+        self.root = world.root = interpreter(world, frame.func, self.variables())
+        self.root.stops = endings
+
+    def variables(self) -> dict[str, Any]:
+        """What stands for the arguments that the code reads, and for its cells."""
+        frame, code = self.frame, self.frame.code
+        read = {*live(code)[instructions(code)[0].offset], *code.co_cellvars}
+        read.update(code.co_varnames[:1])  # `super()` reads it
         called = sources.variables(frame.locals)
-        locals_ = {
-            name: world.wrap(value, Local(name, called[name])) for name, value in wanted.items()
-        }
-        self.root = world.root = interpreter(world, frame.func, locals_)
-        self.root.stops = breaks
+        found = {}
+        for name, value in frame.locals.items():
+            if name in read or isinstance(value, CellType):
+                found[name] = self.world.wrap(value, Local(name, called[name]))
+        return found
 
     def run(self) -> CaptureResult:
-        frame, world = self.frame, self.world
-        with recording_mode(), Recorder(world.builder):
+        """Interpret the frame, and write its head. Raises Unsupported, or what the program raises."""
+        world = self.world
+        with recording_mode(), TorchRecorder(world.builder):
             try:
                 result = self.root.run()
             finally:
                 world.finished = True  # generators that are closed now do nothing
             if world.builder.region:
                 raise Unsupported("leaves inference mode on")
-            broken, problem, plain = (
-                self.breaks[self.root.next] if result is NOTHING else (0, None, False)
-            )
-            if problem is None:
-                builder = HeadBuilder(world, frame.code.co_qualname, tuple(frame.locals))
-                answer = builder.rebuild(result)
-                builder.effects()
-                builder.body.append(f"return {answer}")
-            else:
-                builder = BreakBuilder(world, frame.code.co_qualname, tuple(frame.locals))
-                builder.stop(self.root, self.root.next, broken, plain)
-                if problem.as_eager:
-                    for node in world.builder.graph.nodes:
-                        node.meta["as_it_is"] = problem.as_eager
+
+            ending = self.endings[self.root.next] if result is NOTHING else None
+            builder = self.head_to_the_end(result) if ending is None else self.head_to(ending)
             # what a call sees of its caller
-            builder.head.names["__name__"] = frame.func.__globals__.get("__name__", "")
+            names = self.frame.func.__globals__
+            builder.head.names["__name__"] = names.get("__name__", "")
             outputs = [*builder.outputs, *world.builder.unused_checks(builder.outputs)]
             graph = world.builder.finish(outputs)
             head = builder.finish()
-        start = Location(frame.code.co_filename, frame.code.co_firstlineno, frame.code.co_qualname)
-        for test, cause in world.shapes.tests().items():
-            world.guards.setdefault(Guard(FRAME, "sizes", (test,), cause or start))
-        name, examples = frame.code.co_qualname, [one.real for one in world.builder.inputs]
+
+        self.guard_sizes()
         return CaptureResult(
-            name,
-            frame.where,
+            self.frame.code.co_qualname,
+            self.frame.where,
             graph,
             list(world.guards),
             head,
-            examples,
-            world.builder.operations,
-            any(type(warned.place) is int for warned in world.warned),
-            problem,
+            example_inputs=[one.real for one in world.builder.inputs],
+            operations=world.builder.operations,
+            looks_up=any(type(warned.place) is int for warned in world.warned),
+            problem=ending.problem if ending else None,
         )
+
+    def head_to_the_end(self, result: Any) -> HeadBuilder:
+        """The head of a frame that was interpreted to its end."""
+        frame = self.frame
+        builder = HeadBuilder(self.world, frame.code.co_qualname, tuple(frame.locals))
+        answer = builder.rebuild(result)
+        builder.effects()
+        builder.body.append(f"return {answer}")
+        return builder
+
+    def head_to(self, ending: Ending) -> BreakBuilder:
+        """The head of a frame whose graph ends before its end."""
+        frame = self.frame
+        builder = BreakBuilder(self.world, frame.code.co_qualname, tuple(frame.locals))
+        builder.stop(self.root, self.root.next, ending.broken, ending.plain)
+        if ending.problem.as_eager:
+            for node in self.world.builder.graph.nodes:
+                node.meta["as_it_is"] = ending.problem.as_eager
+        return builder
+
+    def guard_sizes(self) -> None:
+        """Guard what was assumed about symbolic sizes."""
+        code = self.frame.code
+        start = Location(code.co_filename, code.co_firstlineno, code.co_qualname)
+        for test, cause in self.world.shapes.tests().items():
+            self.world.guards.setdefault(Guard(FRAME, "sizes", (test,), cause or start))
+
+    def raised_by_the_program(self, error: BaseException) -> Unsupported:
+        """The program itself raises: the graph ends there, and eager raises what it raises."""
+        place = self.root.program[self.root.next - 1]
+        why = f"raises {type(error).__name__}: {error}"
+        problem = Unsupported(why, "it raises in eager too", self.root.last, offset=place.offset)
+        problem.__cause__ = error
+        return problem
 
     def note(self, problem: Unsupported, plain: bool) -> bool:
         """Remember to end the graph before the instruction that the frame is at. False if that was tried already."""
-        # not inside inference mode
-        program, broken = self.root.program, self.world.builder.region or self.root.next - 1
         # before the start, or while the head is written
         if self.root.next == 0 or problem.location is None:
             return False
+
+        # not inside inference mode
+        program = self.root.program
+        broken = self.world.builder.region or self.root.next - 1
         # the names of its arguments, loaded just before, belong to it
         first = broken - (program[broken].op == "CALL_KW")
+
         # the bytecode can only be entered where an instruction of CPython begins
-        if plain or first in self.breaks:
+        if plain or first in self.endings:
             plain = True
             while first > 0 and program[first - 1].offset == program[first].offset:
                 first -= 1
-            if first in self.breaks and self.breaks[first][2]:
+            if first in self.endings and self.endings[first].plain:
                 return False
-        problem.__traceback__ = problem.__context__ = None  # whose frames hold the user's objects
+
+        # whose frames hold the user's objects
+        problem.__traceback__ = problem.__context__ = None
         if problem.__cause__ is not None:
             problem.__cause__.__traceback__ = None
-        self.breaks[first] = broken, problem, plain
+        self.endings[first] = Ending(broken, problem, plain)
         return True
 
 

@@ -19,7 +19,8 @@ from typing import Any
 from course_lib import frames
 from course_lib.capture.head import Break, HeadBuilder
 from course_lib.capture.interpreter import Interpreter
-from course_lib.capture.machine import NOTHING, Stack
+from course_lib.capture.machine import NOTHING
+from course_lib.capture.opcodes.stack import Stack
 from course_lib.capture.resuming import resumption, stack_of
 from course_lib.capture.sources import Unsupported
 from course_lib.capture.world import NULL
@@ -236,10 +237,6 @@ class BreakBuilder(HeadBuilder, Stack):
 
     # --- instructions that are more than a text
 
-    def LOAD_CONST(self, i: Instruction) -> None:
-        """The names of arguments, for the CALL_KW that comes next."""
-        self.push(i.arg)
-
     def BINARY_OP(self, i: Instruction) -> None:
         """`a + b`, or `a += b`, which may change `a` itself."""
         left, right = self.popn(2)
@@ -262,7 +259,8 @@ class BreakBuilder(HeadBuilder, Stack):
         keywords = [] if kwargs is NULL else [f"**{kwargs}"]
         self.call_popped([f"*{self.pop()}", *keywords], {})
 
-    def call(self, function: str, /, *args: str, **kwargs: str) -> str:
+    def call_function(self, function: str, args: list[str], kwargs: dict[str, str]) -> str:
+        """The text of a call, done once."""
         named = [f"{name}={text}" for name, text in kwargs.items()]
         return self.do(f"{function}({', '.join([*args, *named])})")
 
@@ -274,8 +272,10 @@ class BreakBuilder(HeadBuilder, Stack):
     def WITH_EXCEPT_START(self, i: Instruction) -> None:
         """Call `__exit__` with the exception that was raised in a `with`."""
         error = self.stack[-1]
-        called = [slot for slot in self.stack[-3 - i.arg : -3] if slot is not NULL]
-        self.push(self.call(*called, f"type({error})", error, f"{error}.__traceback__"))
+        slots = self.stack[-3 - i.arg : -3]
+        exit_method, *instance = [slot for slot in slots if slot is not NULL]
+        given = [*instance, f"type({error})", error, f"{error}.__traceback__"]
+        self.push(self.call_function(exit_method, given, {}))
 
     def FOR_ITER(self, i: Instruction) -> None:
         """Take the next item; without one, go on behind the loop."""

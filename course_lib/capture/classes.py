@@ -2,7 +2,7 @@
 In PyTorch: `torch/_dynamo/guards.py` guards the entries of `type(x).__dict__` that TorchDynamo itself looked up.
 """
 
-import builtins
+import functools
 import sys
 from collections.abc import Iterable
 from types import FunctionType
@@ -16,6 +16,14 @@ TRUSTED = {"torch", "numpy", "course_lib", "typing_extensions", *sys.stdlib_modu
     "os",
 }
 """Top-level packages whose functions, classes and constants nobody rebinds: reading them needs no guard."""
+BELOW_TORCH = (
+    *("torch._tensor.", "torch._ops.", "torch.fx.", "torch._subclasses.", "torch.utils._sympy."),
+    *("sympy.", "torch.overrides.", "torch._dynamo.", "torch._guards.", "torch._prims"),
+    *("torch._refs.", "torch._decomp", "torch._meta", "torch.utils._python_dispatch."),
+    *("torch.utils.weak.", "weakref.", "_weakrefset.", "torch._library."),
+    *("torch._higher_order_ops.", "copyreg."),
+)
+"""Python code below torch's own operators and symbolic sizes: part of Python, to the interpreted program."""
 # A flag of classes that were made while Python runs: written in Python, but for a few written in C
 HEAP_TYPE = 1 << 9
 MISSING: Any = type("Missing", (), {"__repr__": lambda self: "MISSING"})()
@@ -106,13 +114,22 @@ def special_methods(cls: type) -> dict[str, Any]:
     }
 
 
+WRAPPING = (property, classmethod, staticmethod, functools.cached_property)
+"""What stands in a class body around functions."""
+
+
+def functions_of(found: Any) -> dict[str, FunctionType]:
+    """The functions that a class attribute is made of, and by which name it keeps each: of a property, `fget`."""
+    parts = ("fget", "fset", "fdel", "__func__", "func") if type(found) in WRAPPING else ()
+    members = {"": found, **{part: getattr(found, part, None) for part in parts}}
+    return {part: function for part, function in members.items() if is_a(function, FunctionType)}
+
+
 def makes_bare(base: Any, cls: Any) -> bool:
     """Does `base.__new__` make an instance that lacks its attributes only? A class written in C holds more, and may refuse."""
     noticed = type(member_of(cls, "__del__")) is FunctionType  # by the user, so it is not tried
     try:
-        return bool(cls.__flags__ & HEAP_TYPE) and (
-            noticed or builtins.isinstance(base.__new__(cls), cls)
-        )
+        return bool(cls.__flags__ & HEAP_TYPE) and (noticed or isinstance(base.__new__(cls), cls))
     except TypeError:
         return False
 
@@ -130,13 +147,9 @@ def has_own_lookup(cls: type) -> bool:
     )
 
 
-def isinstance(obj: Any, classes: Any) -> bool:
+def is_a(obj: Any, classes: Any) -> bool:
     """As the builtin, which may read `obj.__class__`: capture must not run the user's code to look at an object."""
-    return (
-        issubclass(type(obj), classes)
-        if has_own_lookup(type(obj))
-        else builtins.isinstance(obj, classes)
-    )
+    return issubclass(type(obj), classes) if has_own_lookup(type(obj)) else isinstance(obj, classes)
 
 
 def own_dict(value: Any) -> dict[str, Any]:

@@ -9,8 +9,11 @@ In PyTorch: `torch/_dynamo/side_effects.py` (`SideEffects.is_empty`, `SideEffect
 from typing import Any
 
 from course_lib.capture.classes import MISSING, own_dict
-from course_lib.capture.graph import Known
-from course_lib.capture.world import MAPPINGS, Remaining, World, in_slots, solid_base
+from course_lib.capture.known import Known
+from course_lib.capture.stand_ins.iterators import Remaining
+from course_lib.capture.stand_ins.kinds import MAPPINGS, solid_base
+from course_lib.capture.stand_ins.slots import in_slots
+from course_lib.capture.world import World
 
 
 def changes(world: World) -> dict[Any, Any]:
@@ -23,8 +26,8 @@ def changes(world: World) -> dict[Any, Any]:
             found[id(known), "items"] = now
         if known.attributes is not None:
             found |= attribute_changes(known, known.attributes)
-    for key, (_, _, value) in world.stored.items():
-        found[key] = id(value)
+    for key, stored in world.stored.items():
+        found[key] = id(stored.value)
     return found
 
 

@@ -32,12 +32,16 @@ from torch import fx
 
 from course_lib import events, frames
 from course_lib.capture import effects, global_state
-from course_lib.capture.classes import MISSING, isinstance, member_of, own_dict
-from course_lib.capture.graph import STATE, Known
+from course_lib.capture.classes import MISSING, is_a, member_of, own_dict
+from course_lib.capture.graph import STATE
+from course_lib.capture.known import Known
 from course_lib.capture.rebuild import ADDING, Rebuilder, refuse_own_keys
 from course_lib.capture.sources import FUNCTION, HELPERS, REGISTRIES, Source, variables
+from course_lib.capture.stand_ins.iterators import Remaining
+from course_lib.capture.stand_ins.kinds import MAPPINGS
+from course_lib.capture.stand_ins.slots import in_slots, is_slot
 from course_lib.capture.tests import AnotherObject
-from course_lib.capture.world import MAPPINGS, Place, Remaining, Warned, World, in_slots, is_slot
+from course_lib.capture.world import Place, Stored, Warned, World
 from course_lib.failing import WHILE_COMPILING, draws_numbers, may_fail
 from course_lib.frames.resume import in_the_program
 from course_lib.written import define, define_within, quiet
@@ -196,7 +200,7 @@ class HeadBuilder(Rebuilder):
     def saves_for_backward(self) -> bool:
         """Does autograd keep tensors while the graph runs? It does if a gradient flows to an input."""
         inputs = [one.stand_in for one in self.world.builder.inputs]
-        return any(isinstance(value, torch.Tensor) and value.requires_grad for value in inputs)
+        return any(is_a(value, torch.Tensor) and value.requires_grad for value in inputs)
 
     # --- side effects
 
@@ -215,8 +219,8 @@ class HeadBuilder(Rebuilder):
             if len(self.body) > before:
                 self.assume_apart(known)
 
-        for obj, name, value in self.world.stored.values():
-            self.stored_effect(obj, name, value)
+        for stored in self.world.stored.values():
+            self.stored_effect(stored)
 
         self.has_effects = bool(self.body)
         self.body += [f"{switch}({now})" for switch, now in self.world.switched()]
@@ -231,20 +235,20 @@ class HeadBuilder(Rebuilder):
         if known.before is not None:
             self.content_effect(known, known.stand_in, known.before)
 
-    def stored_effect(self, obj: Any, name: str, value: Any) -> None:
+    def stored_effect(self, stored: Stored) -> None:
         """What was stored where no copy is: in a global variable, in an attribute of a tensor or a class."""
-        variables_of = self.world.globals[id(obj)][1] if type(obj) is dict else None
-        if variables_of is not None:
-            place = f"{variables_of.expr}[{name!r}]"
+        holder, name = stored.holder, stored.name
+        if type(holder) is dict:
+            place = f"{self.world.globals[id(holder)].source.expr}[{name!r}]"
         else:
-            place = f"{self.rebuild(obj)}.{name}"
+            place = f"{self.rebuild(holder)}.{name}"
 
-        if value is MISSING:
+        if stored.value is MISSING:
             self.body.append(f"del {place}")
         else:
-            self.body.append(f"{place} = {self.rebuild(value)}")
-        if id(obj) in self.world.known:
-            self.assume_apart(self.world.known[id(obj)])
+            self.body.append(f"{place} = {self.rebuild(stored.value)}")
+        if id(holder) in self.world.known:
+            self.assume_apart(self.world.known[id(holder)])
 
     def warning_effect(self, warned: Warned) -> None:
         """Show a warning, with the place in the program that it names."""
@@ -263,7 +267,7 @@ class HeadBuilder(Rebuilder):
 
     def content_effect(self, known: Known, now: Any, before: Any) -> None:
         """What a container holds: what was added, or all of it anew. No method of the user's runs again."""
-        base = next(base for base in ADDING if isinstance(now, base))
+        base = next(base for base in ADDING if is_a(now, base))
         if base is set and effects.items(now) != effects.kept(known):
             refuse_own_keys(now)
 
@@ -345,7 +349,7 @@ def is_another_list(before: list[Any], items: list[Any]) -> bool:
 def is_on_gpu(node: fx.Node) -> bool:
     """Does the operation of this node give a tensor on a GPU?"""
     value = node.meta.get("val")
-    return isinstance(value, torch.Tensor) and value.device.type == "cuda"
+    return is_a(value, torch.Tensor) and value.device.type == "cuda"
 
 
 def graph_failed(name: str, on_gpu: bool, error: Exception) -> None:
@@ -353,7 +357,7 @@ def graph_failed(name: str, on_gpu: bool, error: Exception) -> None:
 
     So does an index out of range on a GPU. Our kernels survive it and say so; eager's end all work of the process on that GPU.
     """
-    if getattr(error, WHILE_COMPILING, False) or (on_gpu and isinstance(error, IndexError)):
+    if getattr(error, WHILE_COMPILING, False) or (on_gpu and is_a(error, IndexError)):
         raise error
     why = f"its graph raised {type(error).__name__}, and eager knows where and what to raise"
     events.emit(events.FellBack(name, why))

@@ -1,70 +1,48 @@
 """The machine under the symbolic interpreter: stack, names, the loop, exceptions, and calls out of it.
 
-What each instruction does is written in `interpreter.py`.
+In:  a function, and what stands for its arguments and cells.
+Out: what it returns. What each instruction does is written in `opcodes/`.
 In PyTorch: `torch/_dynamo/symbolic_convert.py`, `InstructionTranslatorBase.run` and `step`.
 """
 
 import dis
+import inspect
 import os
-from collections.abc import Callable, Container, Iterator
+from collections.abc import Container, Iterator
+from dataclasses import dataclass
 from types import CellType, CodeType, FunctionType
 from typing import Any, cast
 
 import torch
 
 from course_lib import config, events, frames
-from course_lib.capture import calls
-from course_lib.capture.classes import HEAP_TYPE, isinstance
+from course_lib.capture.calls import dispatch
+from course_lib.capture.classes import HEAP_TYPE, MISSING, is_a
+from course_lib.capture.opcodes.stack import Stack
 from course_lib.capture.sources import Location, Unsupported
-from course_lib.capture.world import MISSING, NULL, World
+from course_lib.capture.world import Raised, World
 from course_lib.frames import Instruction, instructions
 from course_lib.frames.resume import traceback_line
 
-OWN = tuple(f"{name}.py" for name in "graph world shapes head rebuild resuming breaks".split())
 HERE = os.path.dirname(os.path.abspath(__file__))
+OWN = tuple(
+    os.path.join(HERE, f"{name}.py")
+    for name in """graph operations values known shapes world places assumptions inliner
+    head rebuild resuming breaks""".split()
+)
+OWN += (os.path.join(HERE, "stand_ins", ""),)
+"""Files in which nothing of the program runs: an exception that is raised there is capture's own failure."""
 RAISE = dis.opmap["RAISE_VARARGS"]
 SLIPS = NameError, AttributeError, TypeError, IndexError
-NOTHING: Any = type("Nothing", (), {})()
+"""What Python raises where a learner's method has a mistake."""
 
 
-class Stack:
-    """The value stack: of values here, of their texts in `breaks.py`; and what calls take from it."""
+class Nothing:
+    """The type of NOTHING."""
 
-    stack: list[Any]
-    call: Callable[..., Any]  # (function, *args, **kwargs): what the call gives
 
-    def push(self, value: Any) -> None:
-        self.stack.append(value)
-
-    def pop(self) -> Any:
-        return self.stack.pop()
-
-    def popn(self, count: int) -> list[Any]:
-        """The top `count` values, deepest first."""
-        return [self.stack.pop() for _ in range(count)][::-1]
-
-    PUSH_NULL = lambda self, i: self.push(NULL)
-    COPY = lambda self, i: self.push(self.stack[-i.arg])
-    CALL = lambda self, i: self.call_popped(self.popn(i.arg), {})
-
-    def SWAP(self, i: Instruction) -> None:
-        self.stack[-i.arg], self.stack[-1] = self.stack[-1], self.stack[-i.arg]
-
-    def CALL_KW(self, i: Instruction) -> None:
-        names, args = self.pop(), self.popn(i.arg)
-        split = len(args) - len(names)
-        self.call_popped(args[:split], dict(zip(names, args[split:], strict=True)))
-
-    def iterator_at(self, below: int = 0) -> int:
-        """Where an iterator is on the stack: the topmost slot under the `below` topmost that is not NULL."""
-        at = len(self.stack) - 1 - below
-        while self.stack[at] is NULL:
-            at -= 1
-        return at
-
-    def call_popped(self, args: list[Any], kwargs: dict[str, Any]) -> None:
-        """The two slots under the arguments are NULL and a callable in either order, or a callable and its first argument."""
-        self.push(self.call(*(slot for slot in self.popn(2) if slot is not NULL), *args, **kwargs))
+NOTHING: Any = Nothing()
+"""No result yet, nothing yielded, no further item."""
 
 
 class Machine(Stack):
@@ -74,33 +52,29 @@ class Machine(Stack):
         self.world, self.function = world, function
         self.code: CodeType = function.__code__
         self.globals: dict[str, Any] = function.__globals__
-        cells = {
-            n: new_cell(values.get(n, MISSING))
-            for n in self.code.co_cellvars
-            if type(values.get(n)) is not CellType
-        }
+
         # Values, or cells: an argument moves into its own, or is one
+        cells = {
+            name: new_cell(values.get(name, MISSING))
+            for name in self.code.co_cellvars
+            if type(values.get(name)) is not CellType
+        }
         self.locals = values | cells | world.closure(function)
         self.names = cast(Any, None)  # Of a class body
         self.stack: list[Any] = []
+
         # The exception that an `except` block is dealing with
         self.handling: BaseException | None = None
+
+        # The instructions, and by offset their places (of those split, the first)
         self.program = instructions(self.code)
-        # of those split, the first
         self.index_of = {i.offset: index for index, i in reversed([*enumerate(self.program)])}
-        # Instruction; and where the last one was, once it has ended
+
+        # The place of the next instruction; and the line of the last one, once it has ended
         self.next, self.last = 0, cast(Any, None)
         self.stops: Container[int] = ()  # Where not to go on, as indices into `program`
         self.result = self.yielded = NOTHING
-        # The path of the module whose method this is, or that called this function
-        self.module = world.builder.module
-        owner = world.of(next(iter(values.values()), None))
-        if (
-            owner
-            and isinstance(owner.real, torch.nn.Module)
-            and hasattr(type(owner.real), self.code.co_name)
-        ):
-            self.module = owner.source.shown
+        self.module = path_of_module(world, self.code, values)
 
     def run(self) -> Any:
         """Interpret to a return (or, in a generator, to a yield). NOTHING: stopped before an instruction that ends the graph."""
@@ -153,58 +127,64 @@ class Machine(Stack):
 
     def unwind(self, instruction: Instruction, error: BaseException) -> None:
         """Go on where the exception table says, or let the exception out."""
-        _, trace = self.world.raised.get(id(error), (error, None))
-        if (instruction.op, instruction.arg) not in (
-            ("RAISE_VARARGS", 0),
-            ("RERAISE", instruction.arg),
-        ):
-            trace = traceback_line(trace, self.code, instruction.line or 1)
-        self.world.raised[id(error)] = error, trace
-        error.__traceback__ = trace
+        self.add_traceback_line(instruction, error)
         for entry in frames.exception_table(self.code):
-            if entry.start <= instruction.offset < entry.end:
-                del self.stack[entry.depth :]
-                if entry.lasti:
-                    self.push(instruction.offset // 2)
-                if (
-                    error.__context__ is None
-                    and error is not self.handling
-                    and instruction.op != "RERAISE"
-                ):
-                    error.__context__ = self.handling
-                self.push(error)
-                self.jump(entry.target)
-                return
+            if not entry.start <= instruction.offset < entry.end:
+                continue
+
+            del self.stack[entry.depth :]
+            if entry.lasti:
+                self.push(instruction.offset // 2)
+            links = error.__context__ is None and error is not self.handling
+            if links and instruction.op != "RERAISE":
+                error.__context__ = self.handling
+            self.push(error)
+            self.jump(entry.target)
+            return
         raise error
 
+    def add_traceback_line(self, instruction: Instruction, error: BaseException) -> None:
+        """Each frame that an exception comes through adds a line; one that raises it again adds none."""
+        raised = self.world.raised.get(id(error))
+        trace = raised.trace if raised is not None else None
+
+        bare_raise = instruction.op == "RAISE_VARARGS" and instruction.arg == 0
+        if not bare_raise and instruction.op != "RERAISE":
+            trace = traceback_line(trace, self.code, instruction.line or 1)
+        self.world.raised[id(error)] = Raised(error, trace)
+        error.__traceback__ = trace
+
     def tell(self, instruction: Instruction, before: tuple[str, ...]) -> None:
-        here, node, depth = (
-            self.world.stack[-1],
-            self.world.builder.last_node,
-            len(self.world.stack) - 1,
-        )
-        after = events.in_words(self.world, self.stack if self.result is NOTHING else [self.result])
-        ran = (
+        """An event for whoever watches the interpreter, kept until the attempt is over."""
+        world, here = self.world, self.world.stack[-1]
+        node = world.builder.last_node
+        after = self.stack if self.result is NOTHING else [self.result]
+        event = events.InstructionRun(
             instruction.offset,
             instruction.op,
             "" if instruction.arg is None else str(instruction.arg),
             self.code.co_qualname,
+            here.filename,
+            here.line,
+            len(world.stack) - 1,
+            before,
+            events.in_words(world, after),
+            node.name if node else "",
         )
-        made = node.name if node else ""
-        self.world.told.append(
-            events.InstructionRun(*ran, here.filename, here.line, depth, before, after, made)
-        )
+        world.told.append(event)
 
     def location(self, instruction: Instruction) -> Location:
-        at, line = instruction.positions, instruction.line or self.world.stack[-1].line
-        column, end = (
-            (-1, -1)
-            if at is None or at.col_offset is None
-            else (at.col_offset, at.end_col_offset or -1)
-        )
+        """The place of an instruction; one that spans lines reaches to the end of its first line."""
+        line = instruction.line or self.world.stack[-1].line
+        at = instruction.positions
+        column = end = -1
+        if at is not None and at.col_offset is not None:
+            column, end = at.col_offset, at.end_col_offset or -1
         if at is not None and at.end_lineno != at.lineno:
             end = 10**6
         return Location(self.code.co_filename, line, self.code.co_qualname, column, end)
+
+    # ---- calls out of the machine ------------------------------------------------------------------------
 
     def native(self, function: Any, /, *args: Any, **kwargs: Any) -> Any:
         """Let Python itself call a function; frames that it enters come back to the interpreter through the hook."""
@@ -219,8 +199,12 @@ class Machine(Stack):
         # a guard: `n > 4` may be asked whether it `is True`
         return bool(result) if type(result) is torch.SymBool else result
 
-    def call(self: Any, function: Any, /, *args: Any, **kwargs: Any) -> Any:
-        return calls.call(self, function, list(args), kwargs)
+    def call(self, function: Any, /, *args: Any, **kwargs: Any) -> Any:
+        """`function(*args, **kwargs)` in the interpreted world."""
+        return self.call_function(function, list(args), kwargs)
+
+    def call_function(self, function: Any, args: list[Any], kwargs: dict[str, Any]) -> Any:
+        return dispatch.call(self, function, args, kwargs)
 
     def enter(self, function: FunctionType, values: tuple[Any, ...], names: Any = None) -> Any:
         """Interpret a call of `function` with its parameters bound to `values`; of a class body with its `names`."""
@@ -234,8 +218,9 @@ class Machine(Stack):
             dict(zip(frames.parameters(function.__code__), values, strict=True)),
         )
         callee.handling, callee.names = self.handling, names
-        if not callee.code.co_flags & 0x20:
+        if not callee.code.co_flags & inspect.CO_GENERATOR:
             return callee.run()
+
         callee.begin()
         made: Any = callee.generator()
         made.__name__, made.__qualname__ = function.__name__, function.__qualname__
@@ -257,20 +242,12 @@ class Machine(Stack):
         """A generator whose body is interpreted, step by step, whoever asks it for values."""
         sent: Any = NOTHING
         while True:
-            thrown, delegates = (
-                isinstance(sent, BaseException),
-                self.program[self.next - 2].op == "SEND",
-            )
             try:
-                if thrown and not delegates:
-                    frames.call(None, self.unwind, self.program[self.next - 1], sent)
-                elif sent is not NOTHING:
-                    self.push(sent)
-                    self.next -= 2 if thrown else 0  # `SEND` hands it on
+                self.take(sent)
                 frames.call(None, self.run)
             except Unsupported as problem:
                 self.world.problem = problem
-                if isinstance(sent, GeneratorExit):  # Python would only print it
+                if is_a(sent, GeneratorExit):  # Python would only print it
                     return None
                 raise
             except GeneratorExit as closing:
@@ -279,6 +256,7 @@ class Machine(Stack):
                 raise
             if self.result is not NOTHING:
                 return self.result
+
             value, self.yielded = self.yielded, NOTHING
             try:
                 sent = yield value
@@ -287,6 +265,20 @@ class Machine(Stack):
                     return None
                 error.__traceback__ = None  # it holds this frame, which holds the error
                 sent = error
+
+    def take(self, sent: Any) -> None:
+        """What was sent or thrown into the generator, where it stands. NOTHING: it begins."""
+        if sent is NOTHING:
+            return
+
+        delegates = self.program[self.next - 2].op == "SEND"
+        if not is_a(sent, BaseException):
+            self.push(sent)
+        elif delegates:
+            self.push(sent)
+            self.next -= 2  # `SEND` hands it on
+        else:
+            frames.call(None, self.unwind, self.program[self.next - 1], sent)
 
     def iterate(self, value: Any) -> Any:
         """`iter(value)`"""
@@ -307,15 +299,13 @@ class Machine(Stack):
         self.look_into(*args)
         if (number := self.world.shapes.compute(function, args)) is not None:
             return number
-        if any(isinstance(arg, torch.Tensor) for arg in args) and not any(
-            map(has_own_operators, args)
-        ):
+        if any(is_a(arg, torch.Tensor) for arg in args) and not any(map(has_own_operators, args)):
             return self.world.builder.call(function, args)
         return self.native(function, *args)
 
     def truth(self, value: Any) -> bool:
         """`bool(value)`"""
-        if isinstance(value, torch.Tensor):
+        if is_a(value, torch.Tensor):
             hint = "use torch.where to compute both sides, torch.cond for a real branch, or move the `if` out of the function"
             raise Unsupported("a branch depends on the data in a tensor", hint)
         self.look_into(value)
@@ -325,36 +315,63 @@ class Machine(Stack):
         self.next = self.index_of[offset]
 
 
+@dataclass(frozen=True)
+class Raiser:
+    """The innermost frame of the library, or of a learner's interpreter, that an exception came through."""
+
+    file: str = ""
+    function: str = ""
+    line: int = 0
+    by_statement: bool = False  # Did it raise the exception itself, by `raise`?
+
+    @property
+    def is_of_capture(self) -> bool:
+        return self.file.startswith(HERE)
+
+
 def check_own_failure(error: BaseException) -> None:
     """Raise `Unsupported` unless an exception is the program's own: neither from the rooms below nor a learner's slip."""
-    if isinstance(error, KeyboardInterrupt):
+    if is_a(error, KeyboardInterrupt):
         raise error
-    file, name, line, raised, at = "", "", 0, False, error.__traceback__
-    while at is not None:
-        code = at.tb_frame.f_code
-        if code.co_filename.startswith(HERE) or isinstance(
-            at.tb_frame.f_locals.get("self"), Machine
-        ):
-            file, name, line, raised = (
-                code.co_filename,
-                code.co_name,
-                at.tb_lineno,
-                code.co_code[at.tb_lasti] == RAISE,
-            )
-        at = at.tb_next
-    if file.endswith(OWN) or not (file.startswith(HERE) or raised or not isinstance(error, SLIPS)):
-        reason = f"capture itself fails at {name} ({file}:{line}): {type(error).__name__}: {error}"
+
+    at = raiser_of(error)
+    slip = is_a(error, SLIPS) and not at.is_of_capture and not at.by_statement
+    if at.file.startswith(OWN) or slip:
+        what = f"{type(error).__name__}: {error}"
+        hint = "report it" if at.is_of_capture else "correct that line of the interpreter"
         raise Unsupported(
-            reason, "report it" if file.startswith(HERE) else "correct that line of the interpreter"
+            f"capture itself fails at {at.function} ({at.file}:{at.line}): {what}", hint
         ) from error
 
 
+def raiser_of(error: BaseException) -> Raiser:
+    """Where in capture, or in a method of an interpreter, an exception was raised last."""
+    found = Raiser()
+    trace = error.__traceback__
+    while trace is not None:
+        frame, code = trace.tb_frame, trace.tb_frame.f_code
+        if code.co_filename.startswith(HERE) or is_a(frame.f_locals.get("self"), Machine):
+            by_statement = code.co_code[trace.tb_lasti] == RAISE
+            found = Raiser(code.co_filename, code.co_name, trace.tb_lineno, by_statement)
+        trace = trace.tb_next
+    return found
+
+
+def path_of_module(world: World, code: CodeType, values: dict[str, Any]) -> str:
+    """The path of the module whose method this is, or else of the one that called this function."""
+    owner = world.of(next(iter(values.values()), None))
+    if owner and is_a(owner.real, torch.nn.Module) and hasattr(type(owner.real), code.co_name):
+        return owner.source.shown
+    return world.builder.module
+
+
 def new_cell(value: Any) -> CellType:
+    """A cell that holds `value`; MISSING: an empty one."""
     return CellType() if value is MISSING else CellType(value)
 
 
 def has_own_operators(value: Any) -> bool:
     """Is this an instance of a class written in Python, which may have an `__add__` of its own?"""
-    return type(value).__flags__ & HEAP_TYPE != 0 and not isinstance(
+    return type(value).__flags__ & HEAP_TYPE != 0 and not is_a(
         value, (torch.Tensor, torch.SymInt, torch.SymFloat)
     )

@@ -21,19 +21,15 @@ from typing import Any
 
 import torch
 
-from course_lib.capture.calls import SAFE_TYPES
-from course_lib.capture.classes import (
-    MISSING,
-    is_users,
-    isinstance,
-    makes_bare,
-    member_of,
-    own_dict,
-)
-from course_lib.capture.graph import PLAIN, Known, name_of, storages
+from course_lib.capture.calls.builtins import SAFE_TYPES
+from course_lib.capture.classes import MISSING, is_a, is_users, makes_bare, member_of, own_dict
+from course_lib.capture.known import Known
 from course_lib.capture.sources import HELPERS, Unsupported
+from course_lib.capture.stand_ins.kinds import MAPPINGS, SCALARS, SEQUENCES
+from course_lib.capture.stand_ins.slots import in_slots, is_full
 from course_lib.capture.tests import has_literal
-from course_lib.capture.world import MAPPINGS, SCALARS, SEQUENCES, World, in_slots, is_full
+from course_lib.capture.values import CONSTANT_TYPES, name_of
+from course_lib.capture.world import World
 from course_lib.written import as_tuple
 
 LONGEST_NAME = 40
@@ -88,7 +84,7 @@ class Rebuilder:
         known = self.world.of(value)
         if known is not None and not self.has_own_place(known, value):
             return self.fetch_twin(known) or self.fetch(known)
-        if type(value) in PLAIN and has_literal(value):
+        if type(value) in CONSTANT_TYPES and has_literal(value):
             return repr(value)
         if id(value) in self._written:
             return self._written[id(value)].text
@@ -107,7 +103,7 @@ class Rebuilder:
 
     def has_own_place(self, known: Known, value: Any) -> bool:
         """Is `value` better named directly than fetched: a class or a module, that no variable of the frame holds?"""
-        named = self.world.is_static(value) and not isinstance(value, types.FunctionType)
+        named = self.world.is_static(value) and not is_a(value, types.FunctionType)
         return named and not known.source.is_variable
 
     def name_of_unfinished(self, value: Any) -> str:
@@ -135,7 +131,7 @@ class Rebuilder:
 
     def display(self, items: Any) -> str:
         """The text of a list or a dict with these items."""
-        if not isinstance(items, dict):
+        if not is_a(items, dict):
             return "[" + ", ".join([self.rebuild(item) for item in items]) + "]"
 
         pairs = [f"{self.rebuild(key)}: {self.rebuild(item)}" for key, item in items.items()]
@@ -182,7 +178,7 @@ class Rebuilder:
             if known is obj:
                 return name
 
-        made_inside = id(obj) in self.world.made and isinstance(obj, type)
+        made_inside = id(obj) in self.world.made and is_a(obj, type)
         if obj is __build_class__ or made_inside:
             what = "a class is made here, and it or an instance of it outlives the graph"
             raise Unsupported(what, "make it outside")
@@ -191,7 +187,7 @@ class Rebuilder:
         if HELPERS.get(own) is obj:
             return str(own)
 
-        called = wanted or ("globals" if isinstance(obj, dict) else name_of(obj))
+        called = wanted or ("globals" if is_a(obj, dict) else name_of(obj))
         letters = [c if c.isalnum() else "_" for c in called[:LONGEST_NAME]]
         name = label = "__" + "".join(letters)
         while name in self.names:
@@ -244,22 +240,17 @@ class Way:
 
 
 def is_tensor(head: Rebuilder, value: Any) -> bool:
-    return isinstance(value, torch.Tensor)
+    return is_a(value, torch.Tensor)
 
 
 def write_tensor(head: Rebuilder, tensor: torch.Tensor) -> str:
     """A tensor is one more result of the graph."""
     head.outputs.append(tensor)
-    made = f"__out[{len(head.outputs) - 1}]"
-
-    from_inference = head.world.builder.inference.keys() & storages(tensor).keys()
-    if from_inference:
-        return head.assign(f"{head.name_for(as_inference)}({made})")
-    return made
+    return f"__out[{len(head.outputs) - 1}]"
 
 
 def is_symbolic(head: Rebuilder, value: Any) -> bool:
-    return isinstance(value, (torch.SymInt, torch.SymFloat, torch.SymBool))
+    return is_a(value, (torch.SymInt, torch.SymFloat, torch.SymBool))
 
 
 def write_symbolic(head: Rebuilder, number: Any) -> str:
@@ -337,9 +328,9 @@ def attributes_to_set(function: types.FunctionType) -> list[str]:
 
 def stands_for_itself(head: Rebuilder, value: Any) -> bool:
     """Is it a number, a text, a class, a module: an object that nothing can change?"""
-    if type(value) in PLAIN or isinstance(value, type) or head.world.is_static(value):
+    if type(value) in CONSTANT_TYPES or is_a(value, type) or head.world.is_static(value):
         return True
-    return isinstance(value, SCALARS) and not getattr(value, "__dict__", None)
+    return is_a(value, SCALARS) and not getattr(value, "__dict__", None)
 
 
 def write_name(head: Rebuilder, value: Any) -> str:
@@ -398,7 +389,7 @@ def base_of(cls: Any) -> Any:
 
 def is_instance_of_python_class(value: Any) -> bool:
     """Is it an exception, or an instance of a class written in Python?"""
-    if isinstance(value, BaseException):
+    if is_a(value, BaseException):
         return True
     cls = type(value)
     return cls.__module__ not in REDUCIBLE and makes_bare(base_of(cls), cls)
@@ -406,7 +397,7 @@ def is_instance_of_python_class(value: Any) -> bool:
 
 def write_instance(head: Rebuilder, value: Any) -> str:
     """An instance of a class written in Python: made without `__init__`, then given its attributes."""
-    if isinstance(value, BaseException):
+    if is_a(value, BaseException):
         name = write_exception(head, value)
     else:
         name = write_bare_instance(head, value)
@@ -430,9 +421,10 @@ def write_exception(head: Rebuilder, error: BaseException) -> str:
         if linked is not None and linked is not False:
             head.body.append(f"{name}.{part} = {head.rebuild(linked)}")
 
-    _, trace = head.world.raised.get(id(error), (error, None))
-    if trace:
-        head.body.append(f"{name}.__traceback__ = {head.name_for(trace, 'traceback')}")
+    raised = head.world.raised.get(id(error))
+    if raised is not None and raised.trace:
+        trace = head.name_for(raised.trace, "traceback")
+        head.body.append(f"{name}.__traceback__ = {trace}")
     return name
 
 
@@ -489,19 +481,8 @@ def has_own_comparison(key: Any) -> bool:
 
     for name in ("__eq__", "__hash__"):
         method = member_of(type(key), name)
-        is_python = isinstance(method, types.FunctionType) and is_users(method)
+        is_python = is_a(method, types.FunctionType) and is_users(method)
         # The code that `dataclasses` writes has no file.
         if is_python and method.__code__.co_filename != "<string>":
             return True
     return False
-
-
-@torch.inference_mode()
-def as_inference(tensor: torch.Tensor) -> torch.Tensor:
-    """The same memory as a tensor that was made in inference mode."""
-    made = torch.empty(0, dtype=tensor.dtype, device=tensor.device)
-    made.set_(tensor.untyped_storage(), tensor.storage_offset(), tensor.shape, tensor.stride())
-
-    # Whether it is conjugated or negated
-    torch._utils.set_tensor_metadata(made, torch._utils.get_tensor_metadata(tensor))
-    return made

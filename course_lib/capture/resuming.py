@@ -17,11 +17,11 @@ from course_lib.frames.resume import live, resume, resume_at
 from course_lib.written import as_tuple
 
 if TYPE_CHECKING:
-    from course_lib.capture.interpreter import Interpreter
+    from course_lib.capture.machine import Machine
     from course_lib.capture.rebuild import Rebuilder
 
 
-def stack_of(head: Rebuilder, it: Interpreter) -> list[Any]:
+def stack_of(head: Rebuilder, it: Machine) -> list[Any]:
     """What is on the stack of `it`, as text. NULL and exceptions that are being handled stay what they are."""
     stack = []
     for value in it.stack:
@@ -31,7 +31,7 @@ def stack_of(head: Rebuilder, it: Interpreter) -> list[Any]:
 
 
 def resumption(
-    head: Rebuilder, it: Interpreter, offset: int, stack: list[Any], function: str, plain: bool
+    head: Rebuilder, it: Machine, offset: int, stack: list[Any], function: str, plain: bool
 ) -> str:
     """The call that goes on with what `it` interprets at `offset`, with this on the stack. `plain`: without compiling."""
     needed = needed_at(it, offset)
@@ -54,7 +54,7 @@ def resumption(
     return f"{head.name_for(resume, 'resume')}({', '.join(arguments)})"
 
 
-def needed_at(it: Interpreter, offset: int) -> frozenset[str]:
+def needed_at(it: Machine, offset: int) -> frozenset[str]:
     """The variables that the code may still read from `offset` on."""
     needed = live(it.code).get(offset, frozenset())
     # `super()` looks at the first argument.
@@ -63,7 +63,7 @@ def needed_at(it: Interpreter, offset: int) -> frozenset[str]:
     return needed
 
 
-def variables_of(it: Interpreter, needed: frozenset[str]) -> dict[str, Any]:
+def variables_of(it: Machine, needed: frozenset[str]) -> dict[str, Any]:
     """The variables to hand on: cells first, then those that are needed; and generators, which must not end early."""
     cells = {}
     for name, value in it.locals.items():

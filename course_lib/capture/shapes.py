@@ -186,26 +186,20 @@ class Shapes:
         """`function(*args)` of symbolic numbers with floats, or None: a symbol, for sympy would change the last bits."""
         if function is operator.invert and type(args[0]) is torch.SymInt:
             return -args[0] - 1  # a SymInt has no `~`
-        if (
-            {*map(type, args)}.isdisjoint(SYMBOLIC)
-            or function not in COMPUTED
-            or not all(isinstance(a, NUMBERS) for a in args)
-        ):
+        if {*map(type, args)}.isdisjoint(SYMBOLIC) or function not in COMPUTED:
             return None
+        if not all(isinstance(arg, NUMBERS) for arg in args):
+            return None
+
         hints = [arg.node.hint if type(arg) in SYMBOLIC else arg for arg in args]
         texts = self._call_text(function, args, False), self._call_text(function, args, True)
-        try:
-            value = function(*hints)
-            fits = type(value) is float or (
-                abs(value) < 2**63 and (function, len(args)) != (round, 2)
-            )
-            good = all(map(math.isfinite, (*hints, value))) and len(texts[0]) < LONGEST and fits
-        except (ArithmeticError, ValueError, TypeError):
-            good = False
-        if not good:
+        value = finite_value(function, hints)
+        if value is None or len(texts[0]) >= LONGEST:
             return function(*map(concrete, args))
         if function is SYMBOLIC.get(type(args[0])):
             return args[0]
+
+        # of ints alone sympy is exact
         if type(value) is bool or float not in map(type, (*hints, value)):
             if SIGN_OF.get(function) in ("//", "%") and type(args[1]) in SYMBOLIC:
                 bool(args[1] != 0)  # a guard: to sympy, n % n is 0
@@ -218,8 +212,11 @@ class Shapes:
         ]
         parts = [part if part.isidentifier() else f"({part})" for part in parts]
         if function in SIGN_OF:
-            return f"({f' {SIGN_OF[function]} '.join(['', *parts][-2:])})"
-        return f"{('math.' if function.__module__ == 'math' else '')}{function.__name__}({', '.join(parts)})"
+            # of one operand the sign stands in front
+            operands = parts if len(parts) > 1 else ["", *parts]
+            return f"({f' {SIGN_OF[function]} '.join(operands)})"
+        module = "math." if function.__module__ == "math" else ""
+        return f"{module}{function.__name__}({', '.join(parts)})"
 
     def text(self, expr: sympy.Expr, shown: bool = False) -> str:
         """An expression of sizes as Python source: `x.shape[0] * 2`."""
@@ -278,6 +275,19 @@ class Shapes:
             (d, self.text(n)) for d, n in enumerate(strides) if n.free_symbols <= set(self.found)
         ]
         return [Holds(f"{{}}.stride({dim}) == {text}") for dim, text in places]
+
+
+def finite_value(function: Any, hints: Sequence[Any]) -> Any:
+    """`function(*hints)`, or None: it raises, it is not finite, or it is no number that a symbol can be."""
+    try:
+        value = function(*hints)
+        fits = type(value) is float or abs(value) < 2**63
+        # rounded to so many digits: sympy has no such thing
+        if (function, len(hints)) == (round, 2) and type(value) is not float:
+            fits = False
+        return value if fits and all(map(math.isfinite, (*hints, value))) else None
+    except (ArithmeticError, ValueError, TypeError):
+        return None
 
 
 def marks(tensor: torch.Tensor) -> tuple[set[int], set[int]]:

@@ -61,6 +61,11 @@ class Source:
         return (*self.base.bases, self.base) if self.base else ()
 
     @property
+    def root(self) -> "Source":
+        """The path from which it starts."""
+        return self.base.root if self.base else self
+
+    @property
     def shown(self) -> str:
         """The expression as the user would write it: `self.ln.weight`, not `self._modules['ln']._parameters['weight']`."""
         if (

@@ -7,8 +7,8 @@ from typing import Any, TypeVar
 
 import torch
 
-from course_lib.capture.calls import RULES, always, recorded, refused
-from course_lib.capture.graph import name_of
+from course_lib.capture.calls.tables import FUNCTIONS, always, recorded, refused
+from course_lib.capture.values import name_of
 from course_lib.frames import call, number
 from course_lib.frames.resume import NEVER_CAPTURED
 
@@ -41,13 +41,13 @@ def disable(function: Any = None, *, recursive: bool = True) -> Any:
 
 def allow_in_graph(function: F) -> F:
     """A call of `function` becomes one node: capture runs it on fakes, unread. Its result must depend on its arguments alone."""
-    RULES[function] = recorded(function)
+    FUNCTIONS[function] = recorded(function)
     return function
 
 
 def disallow_in_graph(function: F) -> F:
     """A call of this torch operation ends the graph, so that Python runs it."""
-    RULES[function] = refused(f"calls {name_of(function)}, which is not allowed in a graph")
+    FUNCTIONS[function] = refused(f"calls {name_of(function)}, which is not allowed in a graph")
     return function
 
 
@@ -77,5 +77,5 @@ def mark(tensor: torch.Tensor, name: str, dim: int | tuple[int, ...] | list[int]
     setattr(tensor, name, known | {d % tensor.ndim for d in dims})
 
 
-RULES[is_compiling] = always(True)
-RULES[graph_break] = refused("graph_break() was called", "remove it when you have seen enough")
+FUNCTIONS[is_compiling] = always(True)
+FUNCTIONS[graph_break] = refused("graph_break() was called", "remove it when you have seen enough")

@@ -212,6 +212,6 @@ def test_an_error_raised_while_another_is_handled_is_told_with_its_line():
 
 
 def test_a_break_at_open_names_it_as_the_user_wrote_it_on_every_python():
-    from course_lib.capture.graph import name_of
+    from course_lib.capture.values import name_of
 
     assert name_of(open) == "open"  # its module is io on 3.11, _io on 3.12

@@ -6,6 +6,8 @@ A reader of lesson 02 and 03 may skip this folder. In PyTorch: the long tail of 
 """
 
 from course_lib.capture.corners import (
+    checkpoint,
+    inference,
     loaded_modules,
     numpy,
     own_operations,
@@ -14,12 +16,16 @@ from course_lib.capture.corners import (
     reading,
     rebuilding,
     refusals,
+    switches,
     tensors,
+    torch_functions,
     torch_warnings,
     warn,
 )
 
 __all__ = [
+    "checkpoint",
+    "inference",
     "loaded_modules",
     "numpy",
     "own_operations",
@@ -28,7 +34,9 @@ __all__ = [
     "reading",
     "rebuilding",
     "refusals",
+    "switches",
     "tensors",
+    "torch_functions",
     "torch_warnings",
     "warn",
 ]

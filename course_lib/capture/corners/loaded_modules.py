@@ -10,13 +10,15 @@ from __future__ import annotations
 import sys
 from typing import TYPE_CHECKING, Any
 
-from course_lib.capture.calls import RULES
+from course_lib.capture.calls.tables import FUNCTIONS
+from course_lib.capture.classes import MISSING
 from course_lib.capture.sources import Source, Unsupported
+from course_lib.capture.stand_ins.make import OF_OBJECT
 from course_lib.capture.tests import HasKey, LacksKey, TypeIs
-from course_lib.capture.world import COPIES_OF_ONE, MISSING, World
+from course_lib.capture.world import World
 
 if TYPE_CHECKING:
-    from course_lib.capture.interpreter import Interpreter
+    from course_lib.capture.machine import Machine
 
 
 class LoadedModules(dict[str, Any]):
@@ -77,7 +79,7 @@ class LoadedModules(dict[str, Any]):
     __hash__ = None
 
 
-def get(it: Interpreter, modules: LoadedModules, name: Any, default: Any = None) -> Any:
+def get(it: Machine, modules: LoadedModules, name: Any, default: Any = None) -> Any:
     """`sys.modules.get(name, default)`"""
     return LoadedModules.get(modules, name, default)
 
@@ -85,8 +87,8 @@ def get(it: Interpreter, modules: LoadedModules, name: Any, default: Any = None)
 def loaded_modules(world: World, modules: dict[str, Any], source: Source) -> Any:
     """The stand-in of `sys.modules`."""
     world.assume(source, "type", TypeIs(dict))
-    return world._know(LoadedModules(world, source), modules, source).stand_in
+    return world.know(LoadedModules(world, source), modules, source).stand_in
 
 
-RULES[LoadedModules.get] = get
-COPIES_OF_ONE[id(sys.modules)] = loaded_modules
+FUNCTIONS[LoadedModules.get] = get
+OF_OBJECT[id(sys.modules)] = loaded_modules

@@ -14,15 +14,17 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import torch
 
-from course_lib.capture.calls import BY_TYPE, RULES
-from course_lib.capture.graph import PLAIN
+from course_lib.capture.calls.tables import FUNCTIONS, TYPES
+from course_lib.capture.corners.torch_functions import tensor_of
 from course_lib.capture.shapes import SYMBOLIC, concrete
 from course_lib.capture.sources import HELPERS, Source, Unsupported
+from course_lib.capture.stand_ins.make import OF_TYPE
 from course_lib.capture.tests import PrintsAs, TypeIs
-from course_lib.capture.world import COPIES, World
+from course_lib.capture.values import CONSTANT_TYPES
+from course_lib.capture.world import World
 
 if TYPE_CHECKING:
-    from course_lib.capture.interpreter import Interpreter
+    from course_lib.capture.machine import Machine
 
 NUMBERS = (np.integer, np.floating, np.bool_)
 HELPERS["as_tensor"] = torch.as_tensor
@@ -31,16 +33,16 @@ HELPERS["as_tensor"] = torch.as_tensor
 def number(world: World, value: Any, source: Source) -> Any:
     """A NumPy number from outside: this very one."""
     world.assume(source, "value", TypeIs(type(value)), PrintsAs(repr(value)))
-    return world._know(value, value, source).stand_in
+    return world.know(value, value, source).stand_in
 
 
-def of_numbers(it: Interpreter, function: Any, /, *args: Any, **kwargs: Any) -> Any:
+def of_numbers(it: Machine, function: Any, /, *args: Any, **kwargs: Any) -> Any:
     """A function of NumPy: of numbers alone it gives a number, now."""
     given = [concrete(arg) for arg in args]
     options = {name: concrete(arg) for name, arg in kwargs.items()}
     if all(map(is_plain, (*given, *options.values()))):
         result = function(*given, **options)
-        if isinstance(result, NUMBERS) or type(result) in PLAIN:
+        if isinstance(result, NUMBERS) or type(result) in CONSTANT_TYPES:
             return result
     raise Unsupported(
         f"calls numpy.{function.__name__}, of which capture knows nothing",
@@ -52,10 +54,10 @@ def is_plain(value: Any) -> bool:
     """A number or a text, or a tuple or list of these?"""
     if type(value) in (tuple, list, torch.Size):
         return all(map(is_plain, value))
-    return type(value) in PLAIN or isinstance(value, NUMBERS) or type(value) in SYMBOLIC
+    return type(value) in CONSTANT_TYPES or isinstance(value, NUMBERS) or type(value) in SYMBOLIC
 
 
-def tensor_of_array(name: str, it: Interpreter, data: Any, *args: Any, **options: Any) -> Any:
+def tensor_of_array(name: str, it: Machine, data: Any, *args: Any, **options: Any) -> Any:
     """`torch.as_tensor(array)`: the array's memory is an input of the graph."""
     known = it.world.of(data)
     if known is None or not isinstance(known.real, np.ndarray):
@@ -76,15 +78,15 @@ def tensor_of_array(name: str, it: Interpreter, data: Any, *args: Any, **options
     return builder.call("to", [tensor], options) if any(options.values()) else tensor
 
 
-def from_numpy(it: Interpreter, data: Any) -> Any:
+def from_numpy(it: Machine, data: Any) -> Any:
     return it.world.builder.call(torch.from_numpy, [data])
 
 
-BEFORE = {
-    "as_tensor": RULES[torch.as_tensor],
-    "tensor": RULES[torch.tensor],
+BEFORE: dict[str, Any] = {
+    "as_tensor": functools.partial(tensor_of, torch.as_tensor),
+    "tensor": functools.partial(tensor_of, torch.tensor),
     "from_numpy": from_numpy,
 }
-RULES |= {getattr(torch, name): functools.partial(tensor_of_array, name) for name in BEFORE}
-BY_TYPE |= {np.ufunc: of_numbers, type(np.prod): of_numbers}
-COPIES |= {cls: number for cls in (*np.sctypeDict.values(),) if issubclass(cls, NUMBERS)}
+FUNCTIONS |= {getattr(torch, name): functools.partial(tensor_of_array, name) for name in BEFORE}
+TYPES |= {np.ufunc: of_numbers, type(np.prod): of_numbers}
+OF_TYPE |= {cls: number for cls in (*np.sctypeDict.values(),) if issubclass(cls, NUMBERS)}

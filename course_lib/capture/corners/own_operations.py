@@ -22,17 +22,18 @@ import torch
 from torch.utils._pytree import tree_leaves
 
 from course_lib import frames
-from course_lib.capture import attributes, calls
-from course_lib.capture.classes import is_users, isinstance
+from course_lib.capture import attributes
+from course_lib.capture.calls.dispatch import CallRule, register
+from course_lib.capture.classes import is_a, is_users
 from course_lib.capture.corners.reading import Name, Outside, Role, read
 from course_lib.capture.effects import has_changed
-from course_lib.capture.graph import PLAIN
 from course_lib.capture.shapes import concrete
 from course_lib.capture.sources import Source, Unsupported
 from course_lib.capture.tests import has_literal
+from course_lib.capture.values import CONSTANT_TYPES, name_of
 
 if TYPE_CHECKING:
-    from course_lib.capture.interpreter import Interpreter
+    from course_lib.capture.machine import Machine
 
 TORCHS = "aten", "prims", "prim", "quantized", "course_lib", "inductor", "profiler", "higher_order"
 """Namespaces of operators that are not the user's."""
@@ -51,13 +52,13 @@ METHODS = types.MethodType, types.BuiltinMethodType
 # ---- autograd.Function -----------------------------------------------------------------------------------------------
 
 
-def is_autograd_apply(function: Any) -> bool:
+def is_autograd_apply(it: Machine, function: Any) -> bool:
     """Is this `cls.apply` of an `autograd.Function`, torch's own?"""
     if type(function) not in METHODS:
         return False
 
     cls = function.__self__
-    is_function = isinstance(cls, type) and issubclass(cls, torch.autograd.Function)
+    is_function = is_a(cls, type) and issubclass(cls, torch.autograd.Function)
     return (
         is_function
         and inspect.getattr_static(cls, "apply") is TORCHS_APPLY
@@ -66,7 +67,7 @@ def is_autograd_apply(function: Any) -> bool:
 
 
 def call_autograd_function(
-    it: Interpreter, function: Any, args: list[Any], kwargs: dict[str, Any]
+    it: Machine, function: Any, args: list[Any], kwargs: dict[str, Any]
 ) -> Any:
     """`cls.apply(...)`: one node of the graph, with a backward of its own, if its code only computes."""
     cls = function.__self__
@@ -90,14 +91,14 @@ def call_autograd_function(
     return it.world.builder.call(target, args, kwargs)
 
 
-def look_at(it: Interpreter, cls: type, member: str, role: Role, found: Outside) -> None:
+def look_at(it: Machine, cls: type, member: str, role: Role, found: Outside) -> None:
     """Add what a method of the class reads and does; the class is guarded to have it."""
     function = attributes.get(it, cls, member)
     if getattr(function, "__module__", "") != "torch.autograd.function":
         read(function, role, found)
 
 
-def look_at_backward(it: Interpreter, cls: type, name: str, given: Outside) -> None:
+def look_at_backward(it: Machine, cls: type, name: str, given: Outside) -> None:
     """Refuse a backward that does more than compute. It runs later: then what it reads may be something else.
     `given`: what the functions among the arguments read, which it may call."""
     found = Outside(constants=list(given.constants), random=list(given.random))
@@ -113,15 +114,15 @@ def look_at_backward(it: Interpreter, cls: type, name: str, given: Outside) -> N
 def look_at_argument(arg: Any, found: Outside) -> None:
     """An argument that is no tensor is part of the operation: a function is read, what can change is not to be there."""
     for part in tree_leaves(arg):
-        if isinstance(part, types.FunctionType):
+        if is_a(part, types.FunctionType):
             read(part, Role(), found)
-    if isinstance(arg, (list, dict, set)):
+    if is_a(arg, (list, dict, set)):
         found.reads.append(f"takes a {type(arg).__name__}, which may change")
 
 
 def wants_gradient(args: Any) -> bool:
     """Will autograd keep the operation's backward?"""
-    tensors = [arg for arg in tree_leaves(args) if isinstance(arg, torch.Tensor)]
+    tensors = [arg for arg in tree_leaves(args) if is_a(arg, torch.Tensor)]
     inside = torch._C._functorch.peek_interpreter_stack() is not None
     return inside or (torch.is_grad_enabled() and any(t.requires_grad for t in tensors))
 
@@ -132,19 +133,23 @@ def refuse(name: str, found: Outside) -> None:
         raise Unsupported(f"calls {name}, whose code {problem}", HINT)
 
 
-def guard(it: Interpreter, name: str, found: Outside) -> None:
+def guard(it: Machine, name: str, found: Outside) -> None:
     """Guard the constants and functions that the code reads: they are what they are now."""
     for place in (*found.constants, *found.functions):
         value, seen = outside_value(place), concrete(interpreted_value(it, place))
         # a number of the interpreted program may be another object
-        same = type(value) in PLAIN and type(value) is type(seen) and repr(value) == repr(seen)
+        same = (
+            type(value) in CONSTANT_TYPES
+            and type(value) is type(seen)
+            and repr(value) == repr(seen)
+        )
         if value is not seen and not same:
             raise Unsupported(f"calls {name}, whose code reads {place.name}, changed before", HINT)
 
 
 def outside_value(place: Name) -> Any:
     """What the operation's code will find under this name."""
-    if isinstance(place.owner, type):
+    if is_a(place.owner, type):
         found = getattr(place.owner, place.name)
     elif place.owner is not None:
         found = vars(place.owner)[place.name]
@@ -156,7 +161,7 @@ def outside_value(place: Name) -> Any:
     return found
 
 
-def interpreted_value(it: Interpreter, place: Name) -> Any:
+def interpreted_value(it: Machine, place: Name) -> Any:
     """What the interpreted program would find there. To ask is to guard."""
     if place.owner is not None:
         return attributes.get(it, place.owner, place.name)
@@ -168,20 +173,18 @@ def interpreted_value(it: Interpreter, place: Name) -> Any:
 # ---- custom operators ------------------------------------------------------------------------------------------------
 
 
-def is_own_operator(function: Any) -> bool:
+def is_own_operator(it: Machine, function: Any) -> bool:
     """Is this an operator that is not torch's?"""
-    if isinstance(function, torch._ops.OpOverloadPacket):
+    if is_a(function, torch._ops.OpOverloadPacket):
         return function._qualified_op_name.split("::")[0] not in TORCHS
-    return isinstance(function, torch._ops.OpOverload) and function.namespace not in TORCHS
+    return is_a(function, torch._ops.OpOverload) and function.namespace not in TORCHS
 
 
-def call_own_operator(
-    it: Interpreter, function: Any, args: list[Any], kwargs: dict[str, Any]
-) -> Any:
+def call_own_operator(it: Machine, function: Any, args: list[Any], kwargs: dict[str, Any]) -> Any:
     """A call of a custom operator: a node of the graph if its kernel, and its backward if it is wanted, only compute."""
     overloads = (
         [getattr(function, name) for name in function.overloads()]
-        if isinstance(function, torch._ops.OpOverloadPacket)
+        if is_a(function, torch._ops.OpOverloadPacket)
         else [function]
     )
     wanted = wants_gradient([args, kwargs])
@@ -204,7 +207,7 @@ def runs_in_capture(op: torch._ops.OpOverload) -> bool:
     return bool(found.effect) or "CompositeImplicit" in torch._C._dispatch_dump(op.name())
 
 
-def kernel_problem(it: Interpreter, op: torch._ops.OpOverload) -> str:
+def kernel_problem(it: Machine, op: torch._ops.OpOverload) -> str:
     """Why the kernel of an operator must be called in its place, "" if it may run with the graph."""
     definition = definition_of(op)
     if definition is None:
@@ -226,7 +229,7 @@ def unwrapped(function: Any) -> Any:
     """The user's function in torch's wrapper of it (`torch.library.custom_op` makes one for each device)."""
     while TORCHS_CODE.search(getattr(getattr(function, "__code__", None), "co_filename", "")):
         inner = [c.cell_contents for c in function.__closure__ or ()]
-        inner = [f for f in inner if isinstance(f, types.FunctionType)]
+        inner = [f for f in inner if is_a(f, types.FunctionType)]
         if not inner:
             break
         function = inner[0]
@@ -264,39 +267,55 @@ def backward_problem(op: torch._ops.OpOverload) -> str:
 # ---- functions with a cache ------------------------------------------------------------------------------------------
 
 
-def is_cached(function: Any) -> bool:
-    return isinstance(function, functools._lru_cache_wrapper)
+def is_cached(it: Machine, function: Any) -> bool:
+    return is_a(function, functools._lru_cache_wrapper)
 
 
-def call_cached(it: Interpreter, function: Any, args: list[Any], kwargs: dict[str, Any]) -> Any:
+def call_cached(it: Machine, function: Any, args: list[Any], kwargs: dict[str, Any]) -> Any:
     """`functools.lru_cache`: what the cache holds for constants is asked of the real function; guards ask it again.
 
     If the cache holds nothing yet, the function runs, here and now: once, as in eager. So its code may only compute.
     """
-    args = [int(arg) if isinstance(arg, torch.SymInt) else arg for arg in args]
+    args = [int(arg) if is_a(arg, torch.SymInt) else arg for arg in args]
+    given = (*args, *kwargs.values())
     source = it.world.source_of(function)
+    constants = all(has_literal(arg) or type(arg) is torch.Size for arg in given)
+
+    refuse_impure(it, function, constants, source)
+    if source and constants:
+        return ask_cache(it, function, source, args, kwargs)
+    inner = it.world.wrap(function.__wrapped__, source.attr("__wrapped__") if source else None)
+    return it.call_function(inner, args, kwargs)
+
+
+def refuse_impure(it: Machine, function: Any, constants: bool, source: Source | None) -> None:
+    """Raise Unsupported if the function does more than compute, or if what it computes depends on its cache."""
     found = Outside()
     read(function.__wrapped__, Role(kernel=True), found)
     found.effects += [*found.random, *found.reads]
-    constants = all(
-        has_literal(arg) or type(arg) is torch.Size for arg in (*args, *kwargs.values())
-    )
     if not constants and (found.effect or found.constants):
         found.effects.append("has a cache, which knows its arguments by more than their values")
-    if found.effect or (constants and source and has_changed(it.world)):
-        why = found.effect or "is run now or not, which only its cache knows"
-        raise Unsupported(f"calls {calls.name_of(function)}, whose code {why}", HINT)
-    if source and constants:
-        listed = [*map(repr, args), *(f"{name}={arg!r}" for name, arg in kwargs.items())]
-        with torch._C.DisableTorchFunction():  # it makes real tensors, which the cache keeps
-            result = frames.call(None, function, *args, **kwargs)
-        return it.world.wrap(result, Source(f"({', '.join(listed)})", source))
-    inner = it.world.wrap(function.__wrapped__, source and source.attr("__wrapped__"))
-    return calls.call(it, inner, args, kwargs)
+
+    why = found.effect
+    if not why and constants and source and has_changed(it.world):
+        why = "is run now or not, which only its cache knows"
+    if why:
+        raise Unsupported(f"calls {name_of(function)}, whose code {why}", HINT)
 
 
-calls.CORNERS += [
-    calls.Corner("autograd.Function", is_autograd_apply, call_autograd_function),
-    calls.Corner("custom operator", is_own_operator, call_own_operator),
-    calls.Corner("cached function", is_cached, call_cached),
-]
+def ask_cache(
+    it: Machine, function: Any, source: Source, args: list[Any], kwargs: dict[str, Any]
+) -> Any:
+    """What the real function gives for constants. Its source is the call, so guards ask it again."""
+    with torch._C.DisableTorchFunction():  # it makes real tensors, which the cache keeps
+        result = frames.call(None, function, *args, **kwargs)
+    listed = [*map(repr, args), *(f"{name}={arg!r}" for name, arg in kwargs.items())]
+    return it.world.wrap(result, Source(f"({', '.join(listed)})", source))
+
+
+for rule in (
+    CallRule("autograd.Function", is_autograd_apply, call_autograd_function),
+    CallRule("custom operator", is_own_operator, call_own_operator),
+    CallRule("cached function", is_cached, call_cached),
+):
+    register(rule, before="arithmetic on symbolic numbers")

@@ -8,22 +8,31 @@ In PyTorch: `torch/_dynamo/variables/misc.py` (`LoggingLoggerVariable`), `user_d
 from __future__ import annotations
 
 import collections
+import contextlib
 import functools
 import logging
 import threading
 import types
+import weakref
 from typing import TYPE_CHECKING, Any
 
 from course_lib import frames
-from course_lib.capture.attributes import OPAQUE_ATTRIBUTES
-from course_lib.capture.calls import RULES
-from course_lib.capture.graph import Known
+from course_lib.capture import attributes
+from course_lib.capture.attributes import lookup as lookups
+from course_lib.capture.attributes.lookup import OPAQUE_ATTRIBUTES, Lookup
+from course_lib.capture.calls.dispatch import CallRule, register
+from course_lib.capture.calls.tables import FUNCTIONS
+from course_lib.capture.classes import MISSING, is_a, member_of
+from course_lib.capture.known import Known
+from course_lib.capture.rules import GO_ON
 from course_lib.capture.sources import Source, Unsupported
+from course_lib.capture.stand_ins.make import OF_TYPE
 from course_lib.capture.tests import KeysAre, LacksAttribute, Test, TypeIs, has_literal
-from course_lib.capture.world import COPIES, MISSING, World
+from course_lib.capture.world import World
+from course_lib.frames import newer
 
 if TYPE_CHECKING:
-    from course_lib.capture.interpreter import Interpreter
+    from course_lib.capture.machine import Machine
 
 LEVELS = {
     logging.Logger.debug: logging.DEBUG,
@@ -36,18 +45,18 @@ LEVELS = {
 """Method of a logger → from which level on it writes."""
 
 
-def log_nothing(level: int, it: Interpreter, logger: Any, *args: Any, **kwargs: Any) -> None:
+def log_nothing(level: int, it: Machine, logger: Any, *args: Any, **kwargs: Any) -> None:
     """A message of a level that is switched off. One that is written ends the graph: it is to come at its time."""
     known = it.world.of(logger)
     if known is None or is_enabled(it, logger, level):
         raise Unsupported("writes a log message", "write it outside the compiled function")
 
 
-def log_at(it: Interpreter, logger: Any, level: Any, *args: Any, **kwargs: Any) -> None:
+def log_at(it: Machine, logger: Any, level: Any, *args: Any, **kwargs: Any) -> None:
     log_nothing(level, it, logger)
 
 
-def is_enabled(it: Interpreter, logger: Any, level: Any) -> bool:
+def is_enabled(it: Machine, logger: Any, level: Any) -> bool:
     """`logger.isEnabledFor(level)`, and a guard for it."""
     known = it.world.of(logger)
     if known is None or type(level) is not int or type(known.real) is not logging.Logger:
@@ -57,7 +66,7 @@ def is_enabled(it: Interpreter, logger: Any, level: Any) -> bool:
     return enabled
 
 
-def names_of(it: Interpreter, *values: Any) -> list[str]:
+def names_of(it: Machine, *values: Any) -> list[str]:
     """`dir(value)` of a class or a module from outside."""
     source = it.world.source_of(values[0]) if len(values) == 1 else None
     if source is None or not isinstance(values[0], (type, types.ModuleType)):
@@ -67,7 +76,7 @@ def names_of(it: Interpreter, *values: Any) -> list[str]:
     return list(names)
 
 
-def thread_local(it: Interpreter, known: Known, name: str) -> Any:
+def thread_local(it: Machine, known: Known, name: str) -> Any:
     """An attribute of this thread's data. (Guards ask in the thread that calls.)"""
     found = getattr(known.real, name, MISSING)
     if found is MISSING:
@@ -80,7 +89,7 @@ def view_of_dict(world: World, view: Any, source: Source) -> Any:
     """A `mappingproxy`: a dict that cannot be changed through it."""
     keys = list(view)
     if not all(map(has_literal, keys)):
-        return world._opaque(view, source)
+        return world.opaque(view, source)
     world.assume(
         source,
         "keys",
@@ -88,18 +97,53 @@ def view_of_dict(world: World, view: Any, source: Source) -> Any:
         KeysAre(keys, "list({})"),
     )
     copy = {key: world.wrap(item, source.item(key)) for key, item in view.items()}
-    return world._know(types.MappingProxyType(copy), view, source).stand_in
+    return world.know(types.MappingProxyType(copy), view, source).stand_in
 
 
-def named_tuple(it: Interpreter, *args: Any, **kwargs: Any) -> Any:
+def lookup_special(it: Machine, value: Any, name: str, default: Any) -> Any:
+    """A method that Python looks for in the class only. `contextlib` of 3.15 searches the classes' dictionaries for it."""
+    if member_of(type(value), name) is MISSING:
+        return default
+    return attributes.get(it, value, name)
+
+
+def is_weak_reference(it: Machine, function: Any) -> bool:
+    """A weak reference from outside?"""
+    return is_a(function, weakref.ref) and it.world.of(function) is not None
+
+
+def call_weak_reference(it: Machine, function: Any, args: list[Any], kwargs: dict[str, Any]) -> Any:
+    """`reference()`: the object, found by way of the reference."""
+    known = it.world.of(function)
+    assert known is not None
+    return it.world.wrap(function(), Source("()", known.source))
+
+
+def cached_property(lookup: Lookup) -> Any:
+    """`functools.cached_property`, as from Python 3.12 on, without a lock."""
+    found, value = lookup.found, lookup.value
+    if type(found) is not functools.cached_property or not lookup.is_of_class:
+        return GO_ON
+    made = lookup.it.call(found.func, value)
+    attributes.change(lookup.it, value, lookup.name, made, default=True)
+    return made
+
+
+def named_tuple(it: Machine, *args: Any, **kwargs: Any) -> Any:
     """`collections.namedtuple(...)`: the class belongs to the module of the line that calls, as if Python ran that line."""
     if kwargs.get("module") is None:
         kwargs["module"] = it.globals.get("__name__", "__main__")
     return frames.call(None, collections.namedtuple, *args, **kwargs)
 
 
-RULES[collections.namedtuple] = named_tuple
-RULES |= {function: functools.partial(log_nothing, level) for function, level in LEVELS.items()}
-RULES |= {logging.Logger.log: log_at, logging.Logger.isEnabledFor: is_enabled, dir: names_of}
+FUNCTIONS[collections.namedtuple] = named_tuple
+FUNCTIONS |= {function: functools.partial(log_nothing, level) for function, level in LEVELS.items()}
+FUNCTIONS |= {logging.Logger.log: log_at, logging.Logger.isEnabledFor: is_enabled, dir: names_of}
 OPAQUE_ATTRIBUTES[threading.local] = thread_local
-COPIES[types.MappingProxyType] = view_of_dict
+OF_TYPE[types.MappingProxyType] = view_of_dict
+FUNCTIONS[getattr(contextlib, "_lookup_special", newer.Nowhere)] = lookup_special
+register(
+    CallRule("weak reference", is_weak_reference, call_weak_reference),
+    before="object of which nothing is known",
+)
+lookups.register(cached_property, before=lookups.of_class_body)

@@ -11,13 +11,13 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from course_lib.capture.calls import RULES
+from course_lib.capture.calls.tables import FUNCTIONS
 
 if TYPE_CHECKING:
-    from course_lib.capture.interpreter import Interpreter
+    from course_lib.capture.machine import Machine
 
 
-def normal(it: Interpreter, mean: Any, std: Any = 1.0, *more: Any, **options: Any) -> Any:
+def normal(it: Machine, mean: Any, std: Any = 1.0, *more: Any, **options: Any) -> Any:
     """The sample has the mean's dtype; a fake one would have the dtype that both promote to."""
     call = it.world.builder.call
     both = isinstance(mean, torch.Tensor) and isinstance(std, torch.Tensor)
@@ -30,4 +30,4 @@ def normal(it: Interpreter, mean: Any, std: Any = 1.0, *more: Any, **options: An
     return call("add_", [call("mul_", [sample, std]), mean])
 
 
-RULES[torch.normal] = normal
+FUNCTIONS[torch.normal] = normal

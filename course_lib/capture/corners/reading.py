@@ -20,10 +20,12 @@ import numpy
 import torch
 
 from course_lib import frames
-from course_lib.capture.calls import SAFE_MODULES, is_operation
+from course_lib.capture.calls.builtins import SAFE_MODULES
+from course_lib.capture.calls.operations import is_operation
 from course_lib.capture.classes import MISSING, is_users
-from course_lib.capture.graph import PLAIN, REACH_AROUND
-from course_lib.capture.world import is_full
+from course_lib.capture.operations import REACH_AROUND
+from course_lib.capture.stand_ins.slots import is_full
+from course_lib.capture.values import CONSTANT_TYPES
 
 RANDOM = set(
     """rand randn randint randperm rand_like randn_like randint_like bernoulli bernoulli_ normal normal_ multinomial poisson
@@ -120,7 +122,7 @@ def read(function: Any, role: Role, found: Outside) -> Outside:
 
 def is_constant(value: Any) -> bool:
     """Is this a value that cannot change?"""
-    return all(map(is_constant, value)) if type(value) is tuple else type(value) in PLAIN
+    return all(map(is_constant, value)) if type(value) is tuple else type(value) in CONSTANT_TYPES
 
 
 class Reader:

@@ -18,13 +18,15 @@ import torch
 
 from course_lib import frames
 from course_lib.capture.breaks import BreakBuilder
-from course_lib.capture.calls import SAFE_TYPES, Id, call_back
-from course_lib.capture.classes import isinstance
+from course_lib.capture.calls.builtins import SAFE_TYPES
+from course_lib.capture.calls.callbacks import call_back
+from course_lib.capture.calls.known_functions import Id
+from course_lib.capture.classes import is_a
 from course_lib.capture.machine import Machine
 from course_lib.capture.rebuild import BY_TYPE, Rebuilder, write_reduced
 from course_lib.capture.resuming import resumption, stack_of
 from course_lib.capture.sources import Unsupported
-from course_lib.capture.world import is_full
+from course_lib.capture.stand_ins.slots import is_full
 
 METHODS_OF_C = (types.MethodDescriptorType, types.WrapperDescriptorType)
 
@@ -51,7 +53,7 @@ def write_method(head: Rebuilder, method: types.MethodType) -> str:
     """A method written in Python, bound to its object."""
     target: Any = method.__self__
     function: Any = method.__func__
-    if isinstance(function, types.FunctionType):
+    if is_a(function, types.FunctionType):
         head.world.adopt(function, [target])
     return head.assign(f"MethodType({head.rebuild(function)}, {head.rebuild(target)})")
 
@@ -59,13 +61,13 @@ def write_method(head: Rebuilder, method: types.MethodType) -> str:
 def write_method_of_c(head: Rebuilder, method: Any) -> str:
     """A method written in C: looked up again in its object. Where the object's class may say otherwise, in the type written in C."""
     target, name = method.__self__, method.__name__
-    if type(target) in SAFE_TYPES or isinstance(target, torch.Tensor):
+    if type(target) in SAFE_TYPES or is_a(target, torch.Tensor):
         text = head.rebuild(target)
         # `(5).bit_length`
         return f"{text if text.isidentifier() else f'({text})'}.{name}"
 
     for owner in type(target).__mro__:
-        if isinstance(owner.__dict__.get(name), METHODS_OF_C):
+        if is_a(owner.__dict__.get(name), METHODS_OF_C):
             return f"{head.name_for(owner)}.{name}.__get__({head.rebuild(target)})"
     raise Unsupported(f"{name}, a method of a {type(target).__name__}, is alive here")
 
@@ -110,7 +112,7 @@ def refuse_early_end(head: Rebuilder, it: Any, offset: int) -> None:
 
     The frame may drop it, and then its `finally` must run at once. The head would keep it alive for longer.
     """
-    if not isinstance(head, BreakBuilder):
+    if not is_a(head, BreakBuilder):
         return
 
     for entry in frames.exception_table(it.code):

@@ -13,13 +13,15 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import fx
 
-from course_lib.capture.attributes import ASSIGNED
-from course_lib.capture.calls import RULES
-from course_lib.capture.graph import REWRITTEN, TO_NUMBERS, GraphBuilder
+from course_lib.capture.attributes.tensors import ASSIGNED
+from course_lib.capture.calls.tables import FUNCTIONS
+from course_lib.capture.graph import GraphBuilder
+from course_lib.capture.operations import CONSTANTS, INSTEAD, REWRITTEN, Operation
+from course_lib.capture.rules import GO_ON
 from course_lib.capture.sources import Unsupported
 
 if TYPE_CHECKING:
-    from course_lib.capture.interpreter import Interpreter
+    from course_lib.capture.machine import Machine
 
 FEW = 1000  # Elements of a constant
 MAKERS = {
@@ -34,7 +36,7 @@ MAKERS = {
 """Functions that make a tensor of nothing but numbers."""
 
 
-def equal(it: Interpreter, x: Any, y: Any) -> Any:
+def equal(it: Machine, x: Any, y: Any) -> Any:
     """`torch.equal`: of one tensor with itself, and of two with different shapes, without a look at them."""
     tensors = isinstance(x, torch.Tensor) and isinstance(y, torch.Tensor)
     if tensors and x is y and not it.world.builder.inference:
@@ -60,7 +62,7 @@ def element(builder: GraphBuilder, tensor: Any, index: Any) -> Any:
     """`table[index]` with an index of no dimensions. (Eager takes it for a number, which only the data knows.)"""
     whole = isinstance(index, torch.Tensor) and not index.is_floating_point()
     if not whole or index.ndim or index.dtype in (torch.bool, torch.uint8) or tensor.ndim == 0:
-        return NotImplemented
+        return GO_ON
     rows = builder.call(operator.getitem, [tensor, builder.call("unsqueeze", [index, 0])])
     found = builder.call("squeeze", [rows, 0])
     builder.copies.append(found)
@@ -70,7 +72,7 @@ def element(builder: GraphBuilder, tensor: Any, index: Any) -> Any:
 def detach_in_place(builder: GraphBuilder, tensor: Any) -> Any:
     """`y.detach_()` of a tensor that the graph made: from here on its name stands for `y.detach()`."""
     if not builder.is_own(tensor) or tensor._is_view():
-        return NotImplemented
+        return GO_ON
     before = builder.node_of(tensor)
     builder.run_fake(torch.Tensor.detach_, [tensor], {})
     node: fx.Node = builder.graph.call_method("detach", (before,))
@@ -85,20 +87,16 @@ def set_data(tensor: torch.Tensor, new: torch.Tensor) -> torch.Tensor:
     return tensor
 
 
-def data_assigned(it: Interpreter, tensor: torch.Tensor, new: Any) -> None:
+def data_assigned(it: Machine, tensor: torch.Tensor, new: Any) -> None:
     """`tensor.data = new`: from here on the tensor has other memory. Such a graph runs operation by operation."""
-    alike = isinstance(new, torch.Tensor) and (new.shape, new.dtype, new.device, new.layout) == (
-        tensor.shape,
-        tensor.dtype,
-        tensor.device,
-        tensor.layout,
-    )
     builder = it.world.builder
-    if not alike or builder.region or builder.inference or has_levels(tensor) or has_levels(new):
+    inside = builder.region or builder.inference or has_levels(tensor)
+    if inside or not is_alike(tensor, new) or has_levels(new):
         raise Unsupported(
             "gives a tensor other data (`x.data = ...`) of another form, or in inference mode",
             "use `x.data.copy_(...)`, or do it outside the compiled function",
         )
+
     builder.call(set_data, [tensor, new])
     node = builder.last_node
     assert node is not None
@@ -108,12 +106,40 @@ def data_assigned(it: Interpreter, tensor: torch.Tensor, new: Any) -> None:
     builder.untracked = True
 
 
+def is_alike(tensor: torch.Tensor, new: Any) -> bool:
+    """Is `new` a tensor of the same shape, dtype, device and layout?"""
+    if not isinstance(new, torch.Tensor) or new.shape != tensor.shape:
+        return False
+    return (new.dtype, new.device, new.layout) == (tensor.dtype, tensor.device, tensor.layout)
+
+
 def has_levels(tensor: torch.Tensor) -> bool:
     """Is it inside of `torch.func.grad` or `vmap`?"""
     return bool(torch._C._functorch.is_functorch_wrapped_tensor(tensor))
 
 
-RULES[torch.equal] = equal
+def with_tensor_for_value(builder: GraphBuilder, operation: Operation) -> Any:
+    """`torch.addcmul(x, a, b, value=scale)` with a tensor for `scale`, of which eager takes the number: `x + a * scale * b`."""
+    if operation.name not in ("addcmul", "addcmul_", "addcdiv", "addcdiv_"):
+        return GO_ON
+    scale = operation.kwargs.get("value")
+    if (
+        len(operation.args) != 3
+        or len(operation.kwargs) != 1
+        or not isinstance(scale, torch.Tensor)
+    ):
+        return GO_ON
+    if scale.dtype != torch.float64 or scale.ndim or scale.requires_grad:
+        return GO_ON
+
+    x, first, second = operation.args
+    combine, ending = operation.name[4:7], operation.name[7:]
+    product = builder.call(combine, [builder.call("mul", [first, scale]), second])
+    return builder.call(f"add{ending}", [x, product])
+
+
+FUNCTIONS[torch.equal] = equal
 ASSIGNED["data"] = data_assigned
 REWRITTEN |= {"getitem": element, "detach_": detach_in_place}
-TO_NUMBERS.append(constant)
+CONSTANTS.append(constant)
+INSTEAD.append(with_tensor_for_value)

@@ -13,7 +13,7 @@ import sys
 import warnings
 from typing import Any
 
-from course_lib.capture import calls
+from course_lib.capture.calls.tables import FUNCTIONS
 from course_lib.capture.machine import Machine
 from course_lib.capture.sources import HELPERS, Unsupported
 from course_lib.capture.world import Place, Warned
@@ -32,7 +32,7 @@ def warn(it: Machine, message: Any, category: Any = None, stacklevel: int = 1, s
         raise Unsupported("warns at a place that capture does not look for")
     if any(known.real is warnings.filters for known in it.world.known.values()):
         raise Unsupported("warns after it has looked at the filters of warnings")
-    if any(holder is vars(warnings) for holder, _, _ in it.world.stored.values()):
+    if any(stored.holder is vars(warnings) for stored in it.world.stored.values()):
         raise Unsupported("warns after it has changed how warnings are shown")
     it.world.warned.append(Warned(message, category, place(it.world, stacklevel), source))
 
@@ -69,5 +69,5 @@ def show_above(message: Any, category: Any, levels: int, source: Any = None) -> 
     warnings.warn(message, category, levels + 2, source)  # above this frame, and the head's
 
 
-calls.RULES[warnings.warn] = warn
+FUNCTIONS[warnings.warn] = warn
 HELPERS |= {"show": show, "show_above": show_above, "may_raise": may_raise}

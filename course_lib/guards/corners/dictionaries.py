@@ -16,7 +16,7 @@ from itertools import chain
 import torch
 
 from course_lib.capture import FUNCTION, Guard, SameAs, Source
-from course_lib.capture.calls import HOOKS
+from course_lib.capture.calls.modules import HOOKS
 from course_lib.capture.sources import REGISTRIES
 from course_lib.capture.tests import AnotherObject, Equals, Is, SameObject, TypeIs
 from course_lib.guards.tensors import has_dict_versions, looks_of

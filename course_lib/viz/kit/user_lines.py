@@ -19,8 +19,8 @@ from weakref import WeakKeyDictionary
 from torch.nn import Module
 
 from course_lib import events, frames
+from course_lib.capture.assumptions import INSTALLED, TORCH
 from course_lib.capture.sources import Location, Unsupported
-from course_lib.capture.world import INSTALLED, TORCH
 from course_lib.frames.resume import heads
 from course_lib.trace_rules import called as called_by_us
 from course_lib.viz.kit.style import place

@@ -8,8 +8,9 @@ from typing import Any
 
 import torch
 
-from course_lib.capture.graph import PLAIN
-from course_lib.capture.world import NULL, Handled, World, is_full
+from course_lib.capture.stand_ins.slots import is_full
+from course_lib.capture.values import CONSTANT_TYPES
+from course_lib.capture.world import NULL, Handled, World
 
 BRACKETS: dict[type, str] = {list: "[{}]", tuple: "({})", set: "{{{}}}", frozenset: "{{{}}}"}
 WIDTH = 40
@@ -81,7 +82,11 @@ class Words:
             return str(value.__name__)
         if type(value) is slice:
             return f"slice({self.listed((value.start, value.stop, value.step))})"
-        if type(value) in PLAIN or isinstance(value, (range, torch.SymInt)) or value is NULL:
+        if (
+            type(value) in CONSTANT_TYPES
+            or isinstance(value, (range, torch.SymInt))
+            or value is NULL
+        ):
             return shorten(repr(value))
         return f"{type(value).__name__} object"
 

@@ -1,0 +1,135 @@
+"""`value.name = new` and `del value.name`: only copies change.
+
+In:  a value of the interpreted program, a name, and perhaps a new value.
+Out: nothing. A copy has the new attribute; of a class, a module or a tensor it is noted (`World.store`) for the head to do.
+In PyTorch: `torch/_dynamo/side_effects.py` (`SideEffects.store_attr`), `variables/builtin.py` (`call_setattr`).
+"""
+
+from __future__ import annotations
+
+import inspect
+import operator
+import types
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from course_lib.capture.attributes.classes import is_value, own_descriptor
+from course_lib.capture.attributes.lookup import get
+from course_lib.capture.attributes.tensors import change_tensor
+from course_lib.capture.classes import MISSING, TRUSTED, is_a, is_users, own_dict
+from course_lib.capture.known import Known
+from course_lib.capture.sources import REGISTRIES, Unsupported
+
+if TYPE_CHECKING:
+    from course_lib.capture.machine import Machine
+
+
+def change(it: Machine, value: Any, name: str, *new: Any, default: bool = False) -> None:
+    """`value.name = new`, or without that `del value.name`; with `default` as `object` does it."""
+    world = it.world
+    if is_a(value, torch.Tensor) and not world.is_opaque(value):
+        change_tensor(it, value, name, *new)
+        return
+    if world.is_opaque(value) or (world.is_static(value) and world.source_of(value)):
+        store_in_place(it, value, name, *new)
+        return
+
+    known = world.of(value)
+    if known is not None:
+        refuse_deep_change(known, name)
+        if is_changed_by_module(value, new, default):
+            set_module_attribute(it, value, name, *new)
+            return
+        world.fill(known, name)
+
+    if not default:
+        own = own_descriptor(it, value, name, "__set__" if new else "__delete__")
+        if own:
+            it.call(own, value, *new)
+            return
+    it.native(changer(bool(new), default), value, name, *new)
+
+
+def changer(sets: bool, default: bool) -> Any:
+    """Python's function that changes an attribute; with `default` that of `object`."""
+    if sets:
+        return object.__setattr__ if default else setattr
+    return object.__delattr__ if default else delattr
+
+
+def refuse_deep_change(known: Known, name: str) -> None:
+    """The class and the dict of an object from outside stay."""
+    if name in ("__dict__", "__class__") or known.attributes is None:
+        raise Unsupported(f"replaces {name} of a {type(known.stand_in).__name__}")
+
+
+def is_changed_by_module(value: Any, new: tuple[Any, ...], default: bool) -> bool:
+    """Would `nn.Module.__setattr__` (or `__delattr__`) do it?"""
+    if default and new:
+        return False
+    method = "__setattr__" if new else "__delattr__"
+    return getattr(type(value), method) is getattr(torch.nn.Module, method)
+
+
+def store_in_place(it: Machine, value: Any, name: str, new: Any = MISSING) -> None:
+    """Note the change of a class or a module of the user's, for the head. No code of the user's may run there."""
+    if is_class_with_plain_attribute(value, name, new):
+        it.world.store(value, name, new)
+        return
+
+    own = is_a(value, types.ModuleType) and value.__name__.split(".")[0] not in TRUSTED
+    if own and new is not MISSING and it.world.globals_source(value.__dict__) is not None:
+        it.world.store(value.__dict__, name, new)
+        return
+
+    named = getattr(value, "__name__", type(value).__name__)
+    raise Unsupported(f"changes the attribute '{name}' of {named}")
+
+
+def is_class_with_plain_attribute(value: Any, name: str, new: Any) -> bool:
+    """Is this a class of the user's, whose attribute is a plain value before and after?"""
+    if not is_a(value, type) or not is_users(value) or name[:2] == "__":
+        return False
+    if type(value).__setattr__ is not type.__setattr__:
+        return False
+    before = inspect.getattr_static(value, name, None)
+    return is_value(new) and not hasattr(type(before), "__get__")
+
+
+def set_module_attribute(
+    it: Machine, module: torch.nn.Module, name: str, new: Any = MISSING
+) -> None:
+    """`nn.Module.__setattr__` (or `__delattr__`): of a module from outside torch's own code would look at more."""
+    known = it.world.of(module)
+    if known is None:
+        it.native(torch.nn.Module.__setattr__, module, name, new)
+        return
+
+    registry = next((place for place in REGISTRIES if name in get(it, module, place)), None)
+    wanted = registry_for(new)
+    if registry and new is not None and new is not MISSING and registry != (wanted or "_buffers"):
+        raise Unsupported(
+            f"replaces '{name}', one of a module's {registry}, by a {type(new).__name__}"
+        )
+
+    it.world.fill(known, name)
+    if wanted:
+        own_dict(module).pop(name, None)
+
+    # in its registry, or among the ordinary attributes
+    place = registry or wanted
+    holder: Any = get(it, module, place) if place else module
+    put: Any = operator.setitem if place else object.__setattr__
+    drop: Any = operator.delitem if place else object.__delattr__
+    if new is MISSING:
+        it.native(drop, holder, name)
+    else:
+        it.native(put, holder, name, new)
+
+
+def registry_for(new: Any) -> str | None:
+    """Where a module keeps a new value, None for an ordinary attribute."""
+    if is_a(new, torch.nn.Module):
+        return "_modules"
+    return "_parameters" if is_a(new, torch.nn.Parameter) else None

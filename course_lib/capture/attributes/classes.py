@@ -1,0 +1,105 @@
+"""Attributes of classes, and descriptors of the user's own kinds.
+
+In:  a class and a name.
+Out: the attribute. A value is guarded where it was found, and copied if it can change.
+In PyTorch: `torch/_dynamo/variables/user_defined.py` (`UserDefinedClassVariable.var_getattr`).
+"""
+
+from __future__ import annotations
+
+import inspect
+import types
+from typing import TYPE_CHECKING, Any
+
+from course_lib.capture.classes import MISSING, is_a, is_users, member_of
+from course_lib.capture.sources import Source, Unsupported
+from course_lib.capture.tests import Test, has_literal
+from course_lib.capture.values import CONSTANT_TYPES
+
+if TYPE_CHECKING:
+    from course_lib.capture.machine import Machine
+
+
+def is_data(found: Any) -> bool:
+    """Does this class attribute come before what the instance itself has by that name?"""
+    return hasattr(type(found), "__get__") and hasattr(type(found), "__set__")
+
+
+def is_value(found: Any) -> bool:
+    """Is this class attribute a plain value, which reading it gives as it is?"""
+    return found is not MISSING and not hasattr(type(found), "__get__")
+
+
+def class_attribute(it: Machine, cls: type, name: str) -> Any:
+    """`cls.name`"""
+    static = inspect.getattr_static(cls, name, MISSING)
+    owner = next((base for base in cls.__mro__ if name in base.__dict__), cls)
+
+    # what stands in a class that the program made needs no guard
+    if id(owner) in it.world.made:
+        return it.native(getattr, cls, name)
+    if id(cls) in it.world.made and is_value(static):
+        return class_attribute(it, owner, name)
+
+    source = it.world.source_of(cls)
+    if name == "__dict__" and is_users(cls) and id(cls) not in it.world.made:
+        assume_class_dict(it, cls, source)
+    if read := own_descriptor(it, None, name, "__get__", cls):
+        return it.call(read, None, cls)
+
+    try:
+        found = it.native(getattr, cls, name)
+    finally:
+        if not is_value(static):
+            it.world.see(cls, source, name)
+    if found is not static and not is_a(static, staticmethod):
+        return found  # a bound classmethod, or what a descriptor or the metaclass makes of it
+    return guarded_value(it, cls, name, static, found)
+
+
+def guarded_value(it: Machine, cls: type, name: str, static: Any, found: Any) -> Any:
+    """What stands for a value, or for a function, as it stands in the body of a class."""
+    source = it.world.source_of(cls)
+    of_python = type(found) in CONSTANT_TYPES and not is_users(cls)
+    literal = source is None and has_literal(found)
+    special = name.startswith("__") and not is_a(found, (types.FunctionType, dict, list))
+    may_change = is_value(static) or is_a(found, types.FunctionType)
+    if of_python or literal or special or not may_change:
+        return found
+
+    if source is None and not it.world.is_static(found) and type(found) not in CONSTANT_TYPES:
+        raise Unsupported(
+            f"reads the attribute '{name}' of the class {cls.__name__}, which has no known place"
+        )
+    return it.world.wrap(found, source.attr(name) if source else None)
+
+
+def assume_class_dict(it: Machine, cls: type, source: Source | None) -> None:
+    """`cls.__dict__` of the user's class: guard all of it."""
+    changed = any(stored.holder is cls for stored in it.world.stored.values())
+    if source is None or changed:
+        raise Unsupported(
+            f"reads the dict of the class {cls.__name__}, which was changed before or has no known place"
+        )
+    it.world.assume(source, "class", Test("dict({}.__dict__)", "==", dict(cls.__dict__)))
+
+
+def own_descriptor(it: Machine, value: Any, name: str, method: str, cls: Any = None) -> Any:
+    """`__get__`, `__set__` or `__delete__` of a descriptor of the user's own kind in the class of `value`, None if there is none.
+
+    The method is bound to a copy of the descriptor.
+    """
+    cls = cls or type(value)
+    found = member_of(cls, name)
+    function = member_of(type(found), method)
+    if not is_a(function, types.FunctionType) or not is_users(type(found)):
+        return None
+
+    at, body = next((at, base) for at, base in enumerate(cls.__mro__) if name in base.__dict__)
+    if id(body) in it.world.made:
+        return types.MethodType(function, found)
+
+    known = it.world.of(value)
+    source = known.source.type() if known is not None else it.world.source_of(cls)
+    place = source and source.attr("__mro__").item(at).attr("__dict__").item(name)
+    return types.MethodType(function, it.world.wrap(found, place))

@@ -1,0 +1,108 @@
+"""Attributes of tensors: what a guard settles, what is an operation, what the user stored there.
+
+In:  a tensor of the interpreted program, and a name.
+Out: the attribute; of a tensor from outside what the real one has.
+In PyTorch: `torch/_dynamo/variables/tensor.py` (`TensorVariable.var_getattr`, `method_attr_shape`, ...).
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from course_lib.capture.classes import MISSING, is_a
+from course_lib.capture.shapes import SYMBOLIC
+from course_lib.capture.sources import Unsupported
+from course_lib.capture.stand_ins.iterators import Remaining
+from course_lib.capture.tests import LacksAttribute
+
+if TYPE_CHECKING:
+    from course_lib.capture.machine import Machine
+
+SETTLED = set(
+    """shape dtype device ndim requires_grad layout is_cuda is_cpu itemsize nbytes is_sparse is_quantized is_meta is_mps
+    is_xpu is_mkldnn is_nested T mT H mH real imag data""".split()
+)
+"""Attributes of a tensor that its guard settles, and those that are operations."""
+OF_AUTOGRAD = ("grad", "grad_fn", "is_leaf")
+ASSIGNED: dict[str, Callable[[Machine, torch.Tensor, Any], None]] = {}
+"""Attributes of torch's own tensors that a program may set, and how (`corners/tensors.py`)."""
+
+
+def tensor_attribute(it: Machine, tensor: torch.Tensor, name: str) -> Any:
+    """`tensor.name`"""
+    if name == "__class__":
+        return type_of(it, tensor)
+    if name in SETTLED:
+        return it.world.builder.call(getattr, [tensor, name])
+
+    stored = it.world.stored.get((id(tensor), name))
+    if stored is not None and stored.value is not MISSING:
+        return stored.value
+
+    known = it.world.of(tensor)
+    outside = stored is None and known is not None and name in getattr(known.real, "__dict__", {})
+    if name in OF_AUTOGRAD or outside:
+        found = real_attribute(it, tensor, name)
+        if name != "grad_fn" or found is None:
+            return it.world.wrap(found, known.source.attr(name)) if known is not None else found
+    else:
+        found = getattr(torch.Tensor, name, MISSING)
+        if callable(found):
+            return it.native(getattr, tensor, name)
+
+    if found is MISSING:
+        if known is not None and stored is None:
+            it.world.assume(known.source, "absent", LacksAttribute(name))
+        raise AttributeError(f"'Tensor' object has no attribute '{name}'", name=name, obj=tensor)
+    raise Unsupported(
+        f"reads tensor.{name}, which reaches around the graph",
+        "move it out of the compiled function",
+    )
+
+
+def real_attribute(it: Machine, tensor: torch.Tensor, name: str) -> Any:
+    """What the real tensor has, if there is one."""
+    known = it.world.of(tensor)
+    with torch._C.DisableTorchFunction(), warnings.catch_warnings(action="ignore"):
+        return getattr(known.real if known else tensor, name)
+
+
+def type_of(it: Machine, value: Any) -> type:
+    """`type(value)`: of a tensor, what eager would say."""
+    if not is_a(value, (torch.Tensor, Remaining)):
+        return SYMBOLIC.get(type(value), type(value))
+
+    known = it.world.of(value)
+    if known:
+        return type(known.real)
+    return torch.nn.Parameter if is_a(value, torch.nn.Parameter) else torch.Tensor
+
+
+def change_tensor(it: Machine, tensor: torch.Tensor, name: str, new: Any = MISSING) -> None:
+    """`tensor.name = new`: an attribute of the user's own, or the gradient of a tensor from outside."""
+    if new is MISSING:
+        tensor_attribute(it, tensor, name)  # which may raise
+
+    elif name in ASSIGNED:
+        ASSIGNED[name](it, tensor, new)
+        return
+
+    known = it.world.of(tensor)
+    sets_gradient = name == "grad" and known and may_be_gradient(tensor, new)
+    if hasattr(torch.Tensor, name) and not sets_gradient:
+        raise Unsupported(f"changes the attribute '{name}' of a tensor")
+
+    it.world.store(tensor, name, new)
+    if new is MISSING and known is None:  # made with it
+        del it.world.stored[id(tensor), name]
+
+
+def may_be_gradient(tensor: torch.Tensor, new: Any) -> bool:
+    """Would autograd take `new` for the gradient of `tensor`?"""
+    if new is None:
+        return True
+    return is_a(new, torch.Tensor) and (new.shape, new.dtype) == (tensor.shape, tensor.dtype)

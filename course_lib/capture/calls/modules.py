@@ -1,0 +1,64 @@
+"""Calls of `nn.Module`s: what `forward` does, and hooks where there are any.
+
+In:  a module of the interpreted program, its arguments.
+Out: what `module(*args)` gives, and a guard on whether it has hooks.
+In PyTorch: `torch/_dynamo/variables/nn_module.py` (`UnspecializedNNModuleVariable.call_function`).
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from course_lib.capture import attributes
+from course_lib.capture.sources import FRAME, HELPERS, Source
+from course_lib.capture.tests import Holds
+
+if TYPE_CHECKING:
+    from course_lib.capture.machine import Machine
+
+HOOKS = "_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks"
+OWN_COMPILED_CALL = "_compiled_call_impl"  # What `module.compile()` leaves
+HAS_HOOKS = (
+    " or ".join(f"{{0}}[{name!r}]" for name in HOOKS)
+    + f" or '{OWN_COMPILED_CALL}' in {{0}} and {{0}}['{OWN_COMPILED_CALL}']"
+)
+"""Of a module's attributes: does calling it run more than `forward`? (The test of `nn.Module._call_impl`.)"""
+SHARED_HOOKS = [getattr(torch.nn.modules.module, f"_global{name}") for name in HOOKS]
+"""The hooks that all modules share."""
+HELPERS["SHARED_HOOKS"] = SHARED_HOOKS
+
+
+def call_module(
+    it: Machine, module: torch.nn.Module, args: list[Any], kwargs: dict[str, Any]
+) -> Any:
+    """`module(*args)`: without hooks, what its `forward` does."""
+    known = it.world.of(module)
+    real: Any = known.real if known else module
+    hooked = any(getattr(real, name) for name in (*HOOKS, OWN_COMPILED_CALL))
+
+    assume_hooks(it, FRAME, "any(SHARED_HOOKS)", any(SHARED_HOOKS), "for all modules")
+    if known is not None:
+        assume_hooks(it, it.world.own(known, "__dict__"), HAS_HOOKS, hooked, f"on {known.source}")
+
+    if has_own_call(module):
+        method = "__call__"
+    elif hooked or any(SHARED_HOOKS) or "_call_impl" in type(module).__dict__:
+        method = "_call_impl"
+    else:
+        method = "forward"
+    return it.call_function(attributes.get(it, module, method), args, kwargs)
+
+
+def has_own_call(module: torch.nn.Module) -> bool:
+    """Has the class a `__call__` of its own? (That of a `GraphModule` only adds to the text of errors.)"""
+    if isinstance(module, torch.fx.GraphModule):
+        return False
+    return type(module).__call__ is not torch.nn.Module.__call__
+
+
+def assume_hooks(it: Machine, source: Source, test: str, are: bool, where: str) -> None:
+    """Guard that there are hooks, or none."""
+    test, text = (test, "hooks") if are else (f"not ({test})", "no hooks")
+    it.world.assume(source, "hooks", Holds(test, f"{text} {where}"))

@@ -1,0 +1,66 @@
+"""`torch.utils.checkpoint.checkpoint(function, *args)`.
+
+In:  a function whose results autograd is not to keep, but to compute again in backward.
+Out: its operations, recorded like any others: what is kept for backward is the back half's choice.
+In PyTorch: `torch/_higher_order_ops/wrap.py` (`TagActivationCheckpoint`).
+"""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Any
+
+import torch.utils.checkpoint
+
+from course_lib.capture import effects
+from course_lib.capture.calls.tables import FUNCTIONS
+from course_lib.capture.sources import Unsupported
+
+if TYPE_CHECKING:
+    from course_lib.capture.machine import Machine
+    from course_lib.capture.world import World
+
+OPTIONS = "preserve_rng_state", "determinism_check", "debug", "early_stop"
+"""Keyword arguments of `checkpoint` itself; all others are the function's."""
+RANDOM = re.compile("drop|rand|bernoulli|normal|uniform")
+
+
+def checkpoint(
+    it: Machine, function: Any, *args: Any, use_reentrant: bool = True, **kwargs: Any
+) -> Any:
+    """Follow the function. (Reentrant, `checkpoint` is another function: without gradients.)"""
+    if use_reentrant or "context_fn" in kwargs:
+        raise Unsupported(
+            "calls torch.utils.checkpoint in a way that is not followed", "pass use_reentrant=False"
+        )
+
+    if torch._C._autograd._top_saved_tensors_default_hooks(True) is not None:
+        raise Unsupported(
+            "calls torch.utils.checkpoint where hooks for saved tensors are active",
+            "they see what the checkpoint saves: use one of the two",
+        )
+
+    before = changes_and_writes(it.world)
+    own = {name: arg for name, arg in kwargs.items() if name not in OPTIONS}
+    result = it.call(function, *args, **own)
+    if changes_and_writes(it.world) != before:
+        raise Unsupported(
+            "calls torch.utils.checkpoint with a function that changes something outside",
+            "it runs again in backward, and changes it again: move the change out of the function",
+        )
+
+    draws = RANDOM.search(str(it.world.builder.graph))
+    if draws and not kwargs.get("preserve_rng_state", True):
+        raise Unsupported(
+            "draws random numbers in a checkpoint that is to draw others in backward",
+            "preserve_rng_state=True",
+        )
+    return result
+
+
+def changes_and_writes(world: World) -> dict[Any, Any]:
+    """All that the program has changed outside so far."""
+    return effects.changes(world) | world.builder.writes()
+
+
+FUNCTIONS[torch.utils.checkpoint.checkpoint] = checkpoint

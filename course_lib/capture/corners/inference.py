@@ -1,0 +1,112 @@
+"""`with torch.inference_mode():` inside a function.
+
+In:  the context manager is entered, and operations make tensors.
+Out: an ordinary graph without gradients, and a note of the memory that was made meanwhile (`GraphBuilder.inference`): what lies
+     in it the head gives out as inference tensors.
+
+torch.compile gives ordinary tensors there, so `is_inference()`, and the errors that eager raises where autograd meets such a
+tensor, are lost. Here the graph ends where one of these is asked for.
+In PyTorch: `torch/_dynamo/variables/ctx_manager.py` (`InferenceModeVariable`).
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from course_lib.capture.calls.tables import FUNCTIONS
+from course_lib.capture.classes import is_a
+from course_lib.capture.graph import GraphBuilder
+from course_lib.capture.operations import CHECKS, Operation
+from course_lib.capture.rebuild import WAYS, Rebuilder, Way, write_tensor
+from course_lib.capture.sources import Unsupported
+from course_lib.capture.values import has_tensor, storages
+
+if TYPE_CHECKING:
+    from course_lib.capture.machine import Machine
+
+
+def enter_inference(it: Machine, context: Any) -> None:
+    """`with torch.inference_mode()`: without gradients; of what is made inside, the head makes inference tensors."""
+    builder = it.world.builder
+    if not context.mode or it.world.inference or it.world.of(context):
+        raise Unsupported(
+            "switches inference mode in a way that is not followed",
+            "write `with torch.inference_mode():`",
+        )
+
+    context._inference_mode_context = builder.region, torch.is_grad_enabled()
+    # of a region inside a region, the outer one counts
+    builder.region = builder.region or it.world.root.next - 1
+    it.call(torch._C._set_grad_enabled, False)
+
+
+def leave_inference(it: Machine, context: Any, *error: Any) -> None:
+    """The end of the block: gradients are what they were."""
+    if it.world.of(context):
+        raise Unsupported("leaves an inference mode that was entered outside")
+
+    it.world.builder.region, grad = context._inference_mode_context
+    it.call(torch._C._set_grad_enabled, grad)
+
+
+def is_inference_mode_enabled(it: Machine) -> bool:
+    return bool(it.world.inference or it.world.builder.region > 0)
+
+
+def note_inference_memory(builder: GraphBuilder, operation: Operation, result: Any) -> None:
+    """Inside, remember what memory is made. Outside, refuse what autograd may refuse for such memory."""
+    if not (builder.region or builder.inference):
+        return
+
+    used = storages((operation.args, operation.kwargs))
+    if builder.region:
+        for address, memory in storages(result).items():
+            if address not in used:
+                builder.inference[address] = memory
+        return
+
+    if builder.inference.keys() & used and is_seen_by_autograd(operation, result):
+        raise Unsupported("does with a tensor made in inference mode what autograd may refuse")
+
+
+def is_seen_by_autograd(operation: Operation, result: Any) -> bool:
+    """Does the operation write in place, or give what may need a gradient?"""
+    if result is None or any(result is arg for arg in operation.args):
+        return True
+    return bool(getattr(result, "requires_grad", has_tensor(result)))
+
+
+def is_inference_tensor(head: Rebuilder, value: Any) -> bool:
+    """Is it a result of the graph in memory that was made inside?"""
+    inference = head.world.builder.inference
+    if not inference or not is_a(value, torch.Tensor):
+        return False
+    return not inference.keys().isdisjoint(storages(value))
+
+
+def write_inference_tensor(head: Rebuilder, tensor: torch.Tensor) -> str:
+    """The same memory as an inference tensor."""
+    result = write_tensor(head, tensor)
+    return head.assign(f"{head.name_for(as_inference, 'as_inference')}({result})")
+
+
+@torch.inference_mode()
+def as_inference(tensor: torch.Tensor) -> torch.Tensor:
+    """The same memory as a tensor that was made in inference mode."""
+    made = torch.empty(0, dtype=tensor.dtype, device=tensor.device)
+    made.set_(tensor.untyped_storage(), tensor.storage_offset(), tensor.shape, tensor.stride())
+
+    # Whether it is conjugated or negated
+    torch._utils.set_tensor_metadata(made, torch._utils.get_tensor_metadata(tensor))
+    return made
+
+
+FUNCTIONS |= {
+    torch.inference_mode.__enter__: enter_inference,
+    torch.inference_mode.__exit__: leave_inference,
+    torch.is_inference_mode_enabled: is_inference_mode_enabled,
+}
+CHECKS.append(note_inference_memory)
+WAYS.insert(0, Way(is_inference_tensor, write_inference_tensor))

@@ -1,0 +1,133 @@
+"""Functions of torch that are no plain operations, and objects that take part in torch's functions.
+
+In:  `torch.tensor([x, y])`, `torch.Tensor(2, 3)`, `torch.cond(n > 2, f, g)`, `torch._check(n > 2)`, a call of `torch.vmap`.
+Out: operations that say the same, or the function's code, followed.
+In PyTorch: `torch/_dynamo/variables/torch.py` (`TorchInGraphFunctionVariable`), `torch/_dynamo/variables/functorch.py`.
+"""
+
+from __future__ import annotations
+
+import functools
+import sys
+from typing import TYPE_CHECKING, Any
+
+import torch
+import torch._refs
+import torch.utils.checkpoint
+
+from course_lib import frames
+from course_lib.capture import attributes
+from course_lib.capture.calls.dispatch import CallRule, is_torch_operation, register
+from course_lib.capture.calls.tables import FUNCTIONS, TYPES, recorded
+from course_lib.capture.graph import STATE
+from course_lib.capture.rules import GO_ON
+from course_lib.capture.shapes import NUMBERS
+from course_lib.capture.sources import Unsupported
+from course_lib.capture.values import tensors_in
+
+if TYPE_CHECKING:
+    from course_lib.capture.machine import Machine
+
+LEVELS = "torch._C._functorch", "torch._functorch.predispatch"
+"""Modules of what vmap and grad do to tensors, and of the levels at which they do it."""
+
+
+# ---- makers of tensors -------------------------------------------------------------------------------
+
+
+def new_tensor(cls: Any, it: Machine, *data: Any, **options: Any) -> Any:
+    """`torch.Tensor([1, 2])`, `torch.LongTensor(2, 3)`: of these numbers, or of these sizes."""
+    listed = len(data) == 1 and type(data[0]) in (list, tuple)
+    options["dtype"] = torch.get_default_dtype() if cls is torch.Tensor else cls.dtype
+    return it.call(torch.tensor if listed else torch.empty, *data, **options)
+
+
+def tensor_of(function: Any, it: Machine, data: Any, **options: Any) -> Any:
+    """`torch.tensor(data)`; a list with scalar tensors in it is made as torch's own reference makes it."""
+    parts = tensors_in(data) if type(data) in (list, tuple) else []
+    if not parts or any(part.ndim for part in parts) or options:
+        return it.world.builder.call(function, [data], options)
+
+    make = torch._refs._internal_new_from_data
+    dtype = torch.get_default_dtype()
+    # copy_variables, copy_numpy, type_inference
+    return frames.call(None, make, {}, dtype, "cpu", data, True, True, True)
+
+
+FUNCTIONS |= {
+    cls: functools.partial(new_tensor, cls)
+    for cls in (torch.Tensor, *torch._tensor_classes)
+    if cls.__module__ == "torch"
+}
+FUNCTIONS |= {
+    function: functools.partial(tensor_of, function) for function in (torch.tensor, torch.as_tensor)
+}
+FUNCTIONS |= {
+    function: recorded(function) for function in (torch.autograd.grad, torch.nn.Parameter, *STATE)
+}
+
+
+# ---- conditions --------------------------------------------------------------------------------------
+
+
+def check(it: Machine, condition: Any, *message: Any) -> None:
+    """`torch._check(condition)`: the head asks a tensor again."""
+    if not it.world.builder.expect(condition, True) and not it.truth(condition):
+        raise Unsupported("an assertion fails")
+
+
+def branch(it: Machine, pred: Any, true_fn: Any, false_fn: Any, operands: Any = ()) -> Any:
+    """`torch.cond` of a number, as eager does it. On data eager captures both sides, and refuses some: that is left to it."""
+    if not isinstance(pred, (torch.Tensor, *NUMBERS)):
+        raise Unsupported(f"calls torch.cond with a {type(pred).__name__}, which it refuses")
+    return it.call(true_fn if it.truth(pred) else false_fn, *operands)
+
+
+def value_of_step(it: Machine, step: Any) -> Any:
+    """`torch.optim`'s number of a tensor, exact: it stays a tensor."""
+    return it.world.builder.call("double", [step])
+
+
+FUNCTIONS |= dict.fromkeys((torch._assert, torch._check), check)
+FUNCTIONS[torch.cond] = branch
+FUNCTIONS[sys.modules["torch.optim.optimizer"]._get_value] = value_of_step
+
+
+# ---- vmap and grad; custom operators; objects that take part in torch's functions --------------------
+
+
+def is_of_levels(it: Machine, function: Any) -> bool:
+    """Does the function belong to `torch.vmap` or `torch.func.grad`?"""
+    return getattr(function, "__module__", "") in LEVELS
+
+
+def call_of_levels(it: Machine, function: Any, args: list[Any], kwargs: dict[str, Any]) -> Any:
+    """Into the graph, if it wraps tensors or sets a level; else it only looks."""
+    if function.__name__.startswith(("_", "set_")):
+        return it.world.builder.call(function, args, kwargs)
+    return it.native(function, *args, **kwargs)
+
+
+def ask_torch_function(it: Machine, function: Any, args: list[Any], kwargs: dict[str, Any]) -> Any:
+    """An object of the user's that is no tensor may say what torch's function does with it."""
+    for arg in (*args, *kwargs.values()):
+        if hasattr(type(arg), "__torch_function__") and not isinstance(arg, torch.Tensor):
+            handler = attributes.get(it, type(arg), "__torch_function__")
+            return it.call(handler, function, (type(arg),), tuple(args), kwargs)
+    return GO_ON
+
+
+def call_custom_operator(it: Machine, op: Any, /, *args: Any, **kwargs: Any) -> Any:
+    """What `torch.library.custom_op` gives: its operator."""
+    return it.call(op._opoverload, *args, **kwargs)
+
+
+TYPES[torch._library.custom_ops.CustomOpDef] = call_custom_operator
+register(
+    CallRule("levels of vmap and grad", is_of_levels, call_of_levels),
+    before="object that stands for a call",
+)
+register(
+    CallRule("object with a __torch_function__", is_torch_operation, ask_torch_function),
+    before="torch operation",
+)

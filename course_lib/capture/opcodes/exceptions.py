@@ -1,0 +1,97 @@
+"""Exceptions and context managers: raise, except, finally, with.
+
+In:  an exception of the interpreted program: an ordinary Python exception, raised while an instruction runs.
+Out: another place in the program, by the code's exception table (`Machine.unwind`), or the exception leaves the call.
+In PyTorch: `torch/_dynamo/symbolic_convert.py` (`exception_handler`, `RAISE_VARARGS`, `PUSH_EXC_INFO`, `BEFORE_WITH`).
+"""
+
+from typing import Any
+
+from course_lib.capture import attributes
+from course_lib.capture.classes import is_a
+from course_lib.capture.machine import Machine
+from course_lib.capture.sources import Unsupported
+from course_lib.capture.world import NULL, Handled
+from course_lib.frames import Instruction
+
+
+class Exceptions(Machine):
+    """Instructions that raise and handle."""
+
+    # ---- raise -----------------------------------------------------------------------------------
+
+    def RAISE_VARARGS(self, instruction: Instruction) -> None:
+        """`raise` (0), `raise error` (1), `raise error from cause` (2)."""
+        given = self.popn(instruction.arg)
+        error = self.exception_of(given[0]) if given else self.handled_now()
+        self.look_into(error)
+        if is_a(error, KeyboardInterrupt):
+            raise Unsupported(f"raises {type(error).__name__}, which would end the capture too")
+
+        if len(given) == 2:
+            cause = given[1]
+            error.__cause__ = self.call(cause) if is_a(cause, type) else cause
+
+        # CPython links an exception to the one that is being handled, and ties no ring. So it is raised while that
+        # one is handled here, too.
+        before = error if self.handling is None else self.handling
+        if self.world.is_opaque(before):
+            before = error
+        try:
+            raise before
+        except BaseException:
+            raise error  # noqa: B904
+
+    def exception_of(self, error: Any) -> Any:
+        """What `raise error` raises: an exception, or a call of its class."""
+        if is_a(error, type):
+            error = self.call(error)
+        if not is_a(error, BaseException):
+            raise TypeError("exceptions must derive from BaseException")
+        return error
+
+    def handled_now(self) -> Any:
+        """What a bare `raise` raises: the exception that is being handled."""
+        if self.handling is None or self.world.is_opaque(self.handling):
+            raise Unsupported("raises again an exception from outside")
+        return self.exception_of(self.handling)
+
+    def RERAISE(self, instruction: Instruction) -> None:
+        """Raise the topmost value: no `except` took it, or a `finally` has ended."""
+        self.look_into(self.stack[-1])
+        raise self.pop()
+
+    # ---- except ----------------------------------------------------------------------------------
+
+    def PUSH_EXC_INFO(self, instruction: Instruction) -> None:
+        """Begin to handle the topmost exception; what was handled before goes below it."""
+        error = self.pop()
+        self.stack += [Handled(self.handling, error), error]
+        self.handling = error
+
+    def CHECK_EXC_MATCH(self, instruction: Instruction) -> None:
+        """`except kind`: does the exception below match? It stays."""
+        kind = self.pop()
+        self.push(is_a(self.stack[-1], kind))
+
+    def POP_EXCEPT(self, instruction: Instruction) -> None:
+        """End an `except` block: what was handled before it is handled again."""
+        handled = self.pop()
+        self.handling = handled.before
+        self.stack = [self.handling if value is handled else value for value in self.stack]
+
+    # ---- with ------------------------------------------------------------------------------------
+
+    def BEFORE_WITH(self, instruction: Instruction) -> None:
+        """`with manager`: push its `__exit__`, and what its `__enter__()` gives."""
+        manager = self.pop()
+        self.look_into(manager)
+        self.push(attributes.get(self, manager, "__exit__"))
+        self.push(self.call(attributes.get(self, manager, "__enter__")))
+
+    def WITH_EXCEPT_START(self, instruction: Instruction) -> None:
+        """The body raised: push what `__exit__(type, error, traceback)` gives. (True: the exception is dealt with.)"""
+        error = self.stack[-1]
+        slots = self.stack[-3 - instruction.arg : -3]
+        exit_method, *instance = [slot for slot in slots if slot is not NULL]
+        self.push(self.call(exit_method, *instance, type(error), error, error.__traceback__))

@@ -1,0 +1,68 @@
+"""Generators: `yield`, and `yield from`.
+
+In:  a frame whose code is a generator's. Its interpreter runs inside a real generator (`Machine.generator`).
+Out: `yielded`, the value at which the machine stops until someone asks for the next one.
+In PyTorch: `torch/_dynamo/symbolic_convert.py` (`InliningGeneratorInstructionTranslator`), `variables/functions.py`.
+"""
+
+from typing import Any
+
+from course_lib.capture.classes import is_a
+from course_lib.capture.machine import NOTHING, Machine
+from course_lib.frames import Instruction, newer
+
+
+class Generators(Machine):
+    """Instructions of generators."""
+
+    def RETURN_GENERATOR(self, instruction: Instruction) -> None:
+        """The generator is there already: push the value that CPython sends first, which is dropped."""
+        self.push(None)
+
+    def YIELD_VALUE(self, instruction: Instruction) -> None:
+        """The machine stops here and hands the topmost value out."""
+        self.yielded = self.pop()
+
+    def GET_YIELD_FROM_ITER(self, instruction: Instruction) -> None:
+        """`yield from value`: `iter(value)`."""
+        self.push(self.iterate(self.pop()))
+
+    def SEND(self, instruction: Instruction) -> None:
+        """What is sent or thrown into a `yield from` goes to what that takes its values from. (PEP 380)"""
+        value = self.pop()
+        at = self.iterator_at()
+        try:
+            given = self.hand_on(self.stack[at], value)
+        except StopIteration as stop:
+            self.jump(instruction.arg)
+            if self.program[self.next].op != "END_SEND":  # 3.11: the receiver goes at once
+                del self.stack[at:]
+            given = stop.value
+
+        if given is NOTHING:
+            raise value
+        self.push(given)
+
+    def hand_on(self, receiver: Any, value: Any) -> Any:
+        """What `receiver` gives for what is sent or thrown into it. NOTHING: it does not take an exception."""
+        if value is None:
+            return self.native(next, receiver)
+
+        if is_a(value, GeneratorExit):
+            if hasattr(receiver, "close"):
+                self.native(receiver.close)
+            return NOTHING
+
+        if is_a(value, BaseException):
+            if hasattr(receiver, "throw"):
+                return self.native(receiver.throw, value)
+            return NOTHING
+
+        return self.native(newer.method_to_send(receiver), value)
+
+    def END_SEND(self, instruction: Instruction) -> None:
+        """Drop the receiver, which lies below the result."""
+        del self.stack[self.iterator_at(below=1) : -1]
+
+    def STOPITERATION_ERROR(self, instruction: Instruction) -> None:
+        """A StopIteration leaves a generator as a RuntimeError: the real generator around this code does it."""

@@ -1,0 +1,172 @@
+"""A container from outside: a copy, filled with what stands for the items.
+
+In:  a list, tuple, deque or dict, or an instance of a class built on one; a set of constants.
+Out: the copy, under a guard on its type and its keys (or its length). The program changes the copy; the head does what differs.
+In PyTorch: `torch/_dynamo/variables/lists.py`, `dicts.py` (`ConstDictVariable`), `sets.py`.
+"""
+
+from __future__ import annotations
+
+import collections
+import types
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from course_lib.capture.known import Known
+from course_lib.capture.rules import GO_ON
+from course_lib.capture.sources import Source
+from course_lib.capture.stand_ins.kinds import BY_IDENTITY, MAPPINGS, can_copy, solid_base
+from course_lib.capture.tests import Equals, KeysAre, LengthIs, PrintsAs, Test, TypeIs, has_literal
+from course_lib.capture.values import CONSTANT_TYPES
+
+if TYPE_CHECKING:
+    from course_lib.capture.world import World
+
+
+@dataclass(frozen=True)
+class Container:
+    """A container from outside; `base` is the builtin type that it is built on."""
+
+    obj: Any
+    base: Any
+    source: Source
+
+    @property
+    def is_keyed(self) -> bool:
+        return self.base in MAPPINGS
+
+    @property
+    def is_builtin(self) -> bool:
+        """Is it of the builtin type itself? A class of the user's may say otherwise what an item is."""
+        return type(self.obj) is self.base
+
+    @property
+    def keys(self) -> tuple[Any, ...]:
+        """Keys, or places."""
+        if self.is_keyed:
+            return tuple(self.base.keys(self.obj))
+        return tuple(range(self.base.__len__(self.obj)))
+
+    @property
+    def dict_class(self) -> str:
+        """How guards name the type whose `keys` and `values` they call."""
+        ordered = self.base is collections.OrderedDict
+        return "modules['collections'].OrderedDict" if ordered else "dict"
+
+    def key_source(self, place: int) -> Source:
+        """Where the key at this place is found."""
+        return Source(f")][{place}]", self.source, f"[*{self.dict_class}.keys(")
+
+    def item_source(self, place: int, key: Any) -> Source:
+        """Where the item under `key`, the one at this place, is found."""
+        if not has_literal(key):
+            return Source(f")][{place}]", self.source, f"[*{self.dict_class}.values(")
+        if self.is_builtin or self.base is tuple:
+            return self.source.item(key)
+        kind = "dict" if self.is_keyed else "list"
+        return Source(f", {key!r})", self.source, f"{kind}.__getitem__(", f"[{key!r}]")
+
+
+def container(world: World, obj: Any, source: Source) -> Any:
+    """A rule of `make.py`: the stand-in of a list, tuple, deque or dict."""
+    cls: Any = type(obj)
+    base = solid_base(cls)
+    if base in (object, types.SimpleNamespace) or not (cls is base or can_copy(cls)):
+        return GO_ON
+
+    outside = Container(obj, base, source)
+    keys = outside.keys
+    named = all(has_known_value(world, key) for key in keys)
+    if not named and not all(map(is_equal_to_itself_only, keys)):
+        return world.opaque(obj, source)
+
+    assume_keys(world, outside, keys, named)
+    if base is tuple:
+        items = [item(world, outside, place, key) for place, key in enumerate(keys)]
+        known = world.know(tuple.__new__(cls, items), obj, source)
+    elif outside.is_keyed:
+        known = mapping(world, outside, keys, named)
+    else:
+        known = sequence(world, outside, keys)
+    known.attributes = None if outside.is_builtin else {}
+    return known.stand_in
+
+
+def has_known_value(world: World, key: Any) -> bool:
+    """Is this a key that a guard can compare?"""
+    return type(key) in (*CONSTANT_TYPES, tuple, frozenset) or world.is_static(key)
+
+
+def is_equal_to_itself_only(key: Any) -> bool:
+    """A constant, or a key that is equal to no other object?"""
+    if type(key) in CONSTANT_TYPES:
+        return True
+    return {type(key).__eq__, type(key).__hash__} <= BY_IDENTITY
+
+
+def assume_keys(world: World, outside: Container, keys: tuple[Any, ...], named: bool) -> None:
+    """Guard type and keys; of a sequence, or where the keys cannot be compared, the length."""
+    tests: list[Test] = [TypeIs(type(outside.obj))]
+    if outside.is_keyed and named:
+        kind = "keys"
+        listed = "tuple({})" if outside.is_builtin else f"tuple({outside.dict_class}.keys({{}}))"
+        tests.append(KeysAre(keys, listed))
+        # 1, 1.0 and True are equal
+        if not all(type(key) is str for key in keys):
+            tests.append(PrintsAs(repr(keys), listed))
+    else:
+        kind = "length"
+        tests.append(LengthIs(len(keys)))
+    if outside.base is collections.deque:
+        tests.append(Test("{}.maxlen", "==", outside.obj.maxlen))
+    world.assume(outside.source, kind, *tests)
+
+
+def item(world: World, outside: Container, place: int, key: Any) -> Any:
+    """What stands for one item."""
+    found = outside.base.__getitem__(outside.obj, key)
+    return world.wrap(found, outside.item_source(place, key))
+
+
+def sequence(world: World, outside: Container, keys: tuple[Any, ...]) -> Known:
+    """A list or a deque. It is known before its items, which may hold it."""
+    cls, base, obj = type(outside.obj), outside.base, outside.obj
+    made: Any = cls(maxlen=obj.maxlen) if base is collections.deque else base.__new__(cls)
+    known = world.know(made, obj, outside.source)
+    for place, key in enumerate(keys):
+        base.append(made, item(world, outside, place, key))
+    known.before = list(base.__iter__(made))
+    return known
+
+
+def mapping(world: World, outside: Container, keys: tuple[Any, ...], named: bool) -> Known:
+    """A dict of some kind. It is known before its items, which may hold it."""
+    base, obj, source = outside.base, outside.obj, outside.source
+    made: Any = base.__new__(type(obj))
+    if base is collections.defaultdict:
+        made.default_factory = world.wrap(obj.default_factory, source.attr("default_factory"))
+
+    known = world.know(made, obj, source)
+    for place, key in enumerate(keys):
+        kept = key if named else world.wrap(key, outside.key_source(place))
+        base.__setitem__(made, kept, item(world, outside, place, key))
+    known.before = dict(base.items(made))
+    return known
+
+
+def set_of_constants(world: World, obj: Any, source: Source) -> Any:
+    """A rule of `make.py`: a set or frozenset, guarded by value."""
+    cls = type(obj)
+    if cls not in (set, frozenset):
+        return GO_ON
+    if not all(
+        type(part) in CONSTANT_TYPES or has_literal(part) or world.is_static(part) for part in obj
+    ):
+        return GO_ON
+
+    tests: list[Test] = [TypeIs(cls), Equals(cls(obj))]
+    # 1, 1.0 and True are equal
+    if not all(type(part) is str for part in obj):
+        tests.append(Test("set(map(repr, {}))", "==", {*map(repr, obj)}))
+    world.assume(source, "value", *tests)
+    return world.know(cls(obj), obj, source, before=list(obj) if cls is set else None).stand_in

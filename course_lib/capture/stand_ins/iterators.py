@@ -1,0 +1,90 @@
+"""An iterator from outside, as one is alive in a loop whose body breaks the graph.
+
+In:  an iterator of a list, a tuple or a range, or `enumerate` or `zip` over such.
+Out: `Remaining`, which gives what stands for the items to come; the head takes as many from the real one.
+In PyTorch there is no counterpart: TorchDynamo gives such a frame up.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from typing import TYPE_CHECKING, Any
+
+from course_lib.capture.rules import GO_ON
+from course_lib.capture.sources import HELPERS, Source, Unsupported
+from course_lib.capture.stand_ins.kinds import ITERATORS
+from course_lib.capture.tests import LengthIs
+
+if TYPE_CHECKING:
+    from course_lib.capture.world import World
+
+
+def iterator(world: World, obj: Any, source: Source) -> Any:
+    """A rule of `make.py`: the stand-in of an iterator that can tell what it is going to give."""
+    if type(obj) not in ITERATORS:
+        return GO_ON
+
+    world.assume_type(obj, source)
+    with contextlib.suppress(TypeError):
+        return world.know(Remaining(world, obj, source), obj, source).stand_in
+    return GO_ON
+
+
+class Remaining:
+    """Stands for an iterator from outside: gives what stands for the items to come."""
+
+    def __init__(self, world: World, real: Any, source: Source) -> None:
+        self.world = world
+        self.source = Source(")", source, "upcoming(")
+        self.taken = 0
+        self.parts: list[Any] = []
+        self.items = upcoming(real, self.parts)
+
+    def __iter__(self) -> Remaining:
+        return self
+
+    def __next__(self) -> Any:
+        for part in self.parts:
+            if self.is_used(part):
+                raise Unsupported(
+                    f"a {type(part).__name__} is used or changed while a loop takes items from it"
+                )
+
+        at = self.taken
+        self.taken = min(at, len(self.items)) + 1
+        if at < len(self.items):
+            return self.world.wrap(self.items[at], self.source.item(at))
+
+        self.world.assume(self.source, "length", LengthIs(len(self.items)))
+        raise StopIteration
+
+    def is_used(self, part: Any) -> bool:
+        """Has the program taken from, or changed, what the items come from?"""
+        known = self.world.stand_ins.get(id(part))
+        if not known:
+            return False
+        if type(known.stand_in) is Remaining:
+            return True
+        before, now = known.before or (), known.stand_in
+        return [*map(id, before)] != [*map(id, now)]
+
+
+def upcoming(real: Any, parts: list[Any]) -> list[Any]:
+    """What an iterator is going to give; guards ask, so nothing is taken from it. `parts` gets what it takes its items from."""
+    make, args, *state = real.__reduce__()
+    parts += args
+    if any(hasattr(arg, "__next__") and type(arg) not in ITERATORS for arg in args):
+        raise TypeError("a look ahead would take something")
+
+    again = make(*[iter(upcoming(arg, parts)) if type(arg) in ITERATORS else arg for arg in args])
+    if state and state[0] is not None:
+        again.__setstate__(state[0])
+    return list(again)
+
+
+def upcoming_items(real: Any) -> list[Any]:
+    """The same, for guards and heads."""
+    return upcoming(real, [])
+
+
+HELPERS["upcoming"] = upcoming_items

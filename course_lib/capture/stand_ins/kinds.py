@@ -1,0 +1,50 @@
+"""Which types belong to which family of stand-ins.
+
+In:  a type. Out: how its instances are copied, or that they cannot be.
+"""
+
+import collections
+import functools
+import types
+from typing import Any
+
+import torch
+
+from course_lib.capture import classes
+from course_lib.capture.classes import BELOW_TORCH
+
+SEQUENCES = (list, tuple, set, frozenset, collections.deque)
+MAPPINGS = (dict, collections.OrderedDict, collections.defaultdict)
+SCALARS = (int, float, complex, str, bytes)
+BY_VALUE = (range, slice, types.MethodDescriptorType, types.WrapperDescriptorType)
+"""Types whose instances cannot change, and are guarded by value."""
+ITERATORS = {enumerate, zip, *map(type, map(iter, ([], (), range(0)))), type(reversed([]))}
+"""Iterators that can tell what they are going to give."""
+
+# Keys with these methods are equal to no other key
+BY_IDENTITY = {object.__eq__, object.__hash__, torch.Tensor.__eq__, torch.Tensor.__hash__}
+
+HANDLES = set(
+    """_io io threading _thread logging random socket multiprocessing asyncio subprocess tempfile weakref""".split()
+)
+"""Modules whose instances are more than their attributes: files, locks, sources of randomness."""
+
+
+def solid_base(cls: type) -> Any:
+    """The builtin type that instances of `cls` are built on."""
+    bases = (tuple, list, collections.deque, types.SimpleNamespace, *MAPPINGS)
+    return next((base for base in cls.__mro__ if base in bases), object)
+
+
+@functools.lru_cache(256)
+def can_copy(cls: Any) -> bool:
+    """May an instance be copied attribute by attribute? Classes written in Python, whose copies nobody notices."""
+    if any(base.__module__.split(".")[0] in HANDLES for base in cls.__mro__):
+        return False
+    # its own code, which runs natively, would meet the copy
+    below = f"{cls.__module__}.".startswith(BELOW_TORCH)
+    if below and not issubclass(cls, torch.nn.Module):
+        return False
+    if hasattr(cls, "__del__") or issubclass(cls, (BaseException, types.ModuleType, type)):
+        return False
+    return cls is types.SimpleNamespace or classes.makes_bare(solid_base(cls), cls)

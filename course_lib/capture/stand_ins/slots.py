@@ -1,0 +1,45 @@
+"""Attributes that have a fixed place in each instance: `__slots__`, and what a cell holds.
+
+In:  a class, or an instance.
+Out: the names of its slots, and what is in them. (No code of the user's runs.)
+"""
+
+import types
+from typing import Any
+
+from course_lib.capture.classes import HEAP_TYPE, MISSING, is_a
+from course_lib.capture.sources import HELPERS
+
+
+def is_slot(found: Any) -> bool:
+    """Is this class attribute a fixed place in each instance? So is what a cell holds."""
+    return is_a(found, types.MemberDescriptorType) or found is types.CellType.cell_contents
+
+
+def slots(cls: type) -> list[str]:
+    """The attributes that instances have a fixed place for."""
+    names = []
+    for base in cls.__mro__:
+        if base.__flags__ & HEAP_TYPE or issubclass(base, (Exception, types.CellType)):
+            names += [name for name, found in base.__dict__.items() if is_slot(found)]
+    return names
+
+
+def in_slots(value: Any) -> dict[str, Any]:
+    """What an instance holds in those places."""
+    return {
+        name: object.__getattribute__(value, name)
+        for name in slots(type(value))
+        if is_full(value, name)
+    }
+
+
+def is_full(holder: Any, name: str = "cell_contents") -> bool:
+    """Has a cell its content, an instance something in a slot?"""
+    try:
+        return object.__getattribute__(holder, name) is not MISSING
+    except (AttributeError, ValueError):
+        return False
+
+
+HELPERS["is_full"] = is_full
