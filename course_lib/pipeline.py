@@ -17,6 +17,7 @@ import warnings
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
+from itertools import compress
 from typing import Any, cast
 
 import torch
@@ -233,9 +234,10 @@ class Pipeline:
                 return fall_back(gm, "a number is too large for the kernels")(*args)
 
             # numbers that kernels take as arguments need no program of their own
-            asked = lifted.asked if lifted else [True] * len(args)
+            sized = compress(args, lifted.asked) if lifted else args
             key = tuple(
-                size_key(arg) for arg, is_asked in zip(args, asked, strict=True) if is_asked
+                (*arg.shape, *arg.stride()) if isinstance(arg, torch.Tensor) else arg
+                for arg in sized
             )
             if key not in built:
                 if len(built) >= config.sizes_limit:
@@ -260,13 +262,6 @@ def build_for(
         # the head must not take it for an error of the program's data (`failing.py`)
         setattr(error, WHILE_COMPILING, True)
         raise
-
-
-def size_key(arg: Any) -> Any:
-    """What a program is built for: sizes and strides of a tensor, or a number itself."""
-    if isinstance(arg, torch.Tensor):
-        return (*arg.shape, *arg.stride())
-    return arg
 
 
 def makes_parameter(gm: fx.GraphModule) -> bool:

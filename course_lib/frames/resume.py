@@ -161,15 +161,15 @@ def resume(
 
     nested = getattr(_thread, "nested", 0)
     code = at.plain if plain or nested >= NESTED else at.code
-    on_stack = tuple(map(CellType, stack))
+    closure = (*cells, *map(CellType, stack))
 
     _thread.nested = nested + 1
     try:
-        rest = FunctionType(code, func.__globals__, func.__name__, None, (*cells, *on_stack))
+        rest = FunctionType(code, func.__globals__, func.__name__, None, closure)
         return call_hidden(rest, *args)
     except BaseException:
         # one may hold the exception, whose traceback holds the cell
-        for cell in on_stack:
+        for cell in closure[len(cells) :]:
             cell.cell_contents = None
         raise
     finally:
