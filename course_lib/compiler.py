@@ -82,8 +82,7 @@ class Compiler:
 
         state = self.state_of(code)
         events.emit(events.FrameSeen(code.co_qualname, frame.where, code))
-        if events.listening():
-            tell_failures(frame, state)
+        tell_failures(frame, state)
 
         try:
             if state.entries and len(state.entries) >= config.recompile_limit:
@@ -173,7 +172,9 @@ def as_it_is(func: Any, *args: Any) -> object:
 
 
 def tell_failures(frame: Frame, state: CodeState) -> None:
-    """Say for each entry which guard kept it from being used: the reason of a recompile."""
+    """Say to who listens which guard kept each entry from being used: the reason of a recompile."""
+    if not events.listening():
+        return
     name, args = frame.code.co_qualname, tuple(frame.locals.values())
     for entry in state.entries:
         if failure := entry.check.first_failure(frame.func, *args):

@@ -49,7 +49,6 @@ def triton_for_this_torch() -> str:
     return f"triton=={pair[0]}.{pair[1]}.*"
 
 
-if (
-    __name__ == "__main__"
-):  # the Makefile asks: a CPU build of torch brings no Triton, and the newest fits the newest torch only
+# the Makefile asks: a CPU build of torch brings no Triton, and the newest fits the newest torch only
+if __name__ == "__main__":
     print(triton_for_this_torch())
