@@ -35,53 +35,72 @@ Memory = dict[str, torch.Tensor]
 
 # fmt: off
 OTHER_NAMES = {
-    "neg": "negative", "asin": "arcsin", "acos": "arccos", "atan": "arctan", "atan2": "arctan2", "asinh": "arcsinh",
-    "acosh": "arccosh", "atanh": "arctanh", "round": "rint", "bitwise_not": "invert", "sub": "subtract", "mul": "multiply",
-    "truediv": "divide", "eq": "equal", "ne": "not_equal", "lt": "less", "le": "less_equal",
+    "neg": "negative", "asin": "arcsin", "acos": "arccos", "atan": "arctan", "atan2": "arctan2",
+    "asinh": "arcsinh", "acosh": "arccosh", "atanh": "arctanh", "round": "rint",
+    "bitwise_not": "invert", "sub": "subtract", "mul": "multiply", "truediv": "divide",
+    "eq": "equal", "ne": "not_equal", "lt": "less", "le": "less_equal",
     "gt": "greater", "ge": "greater_equal",
 }
 # fmt: on
-TORCHS = {op: getattr(torch, op) for op in ("erf", "erfc", "sigmoid", "pow")} | {
-    "mod": torch.remainder
-}
-"""What NumPy lacks, or does otherwise."""
+"""A virtual operation → what NumPy calls it."""
+
+
+# ---- the virtual operations -----------------------------------------------------------------------------------------
+
+
+def as_tensors(*arrays: Array) -> list[torch.Tensor]:
+    """Arrays as tensors of one shape."""
+    return [torch.from_numpy(array.copy()) for array in np.broadcast_arrays(*arrays)]
+
+
+def by_torch(op: Callable[..., torch.Tensor]) -> Callable[..., Array]:
+    """An operator of torch as a function of arrays."""
+
+    def run(*arrays: Array) -> Array:
+        return op(*as_tensors(*arrays)).numpy()
+
+    return run
 
 
 def first_of_equals(better: Callable[..., Any]) -> Callable[..., Array]:
     """A maximum or minimum in which NaN wins, and of equals (0.0 and -0.0) the first. NumPy's depends on the number of elements."""
 
     def choose(a: Array, b: Array) -> Array:
-        return np.asarray(np.where(better(b, a) | (b != b), b, a))
+        is_nan = b != b
+        return np.asarray(np.where(better(b, a) | is_nan, b, a))
 
     return choose
 
 
 def floor_divide(a: Array, b: Array) -> Array:
     """As torch does it, down to the sign of a zero; integers by NumPy, which does not raise for a 0."""
-    if not np.issubdtype(np.result_type(a, b), np.floating):
-        return np.asarray(np.floor_divide(a, b))
-    pair = [torch.from_numpy(x.copy()) for x in np.broadcast_arrays(a, b)]
-    return torch.floor_divide(*pair).numpy()
+    if np.issubdtype(np.result_type(a, b), np.floating):
+        return by_torch(torch.floor_divide)(a, b)
+    return np.asarray(np.floor_divide(a, b))
 
 
-OWN = {
+def rsqrt(x: Array) -> Array:
+    return (1 / np.sqrt(x)).astype(x.dtype)
+
+
+OWN: dict[str, Callable[..., Array]] = {
     "maximum": first_of_equals(np.greater),
     "minimum": first_of_equals(np.less),
     "floordiv": floor_divide,
+    "rsqrt": rsqrt,
+    "erf": by_torch(torch.erf),
+    "erfc": by_torch(torch.erfc),
+    "sigmoid": by_torch(torch.sigmoid),
+    "pow": by_torch(torch.pow),
+    "mod": by_torch(torch.remainder),
 }
-"""Those for which NumPy leaves something open."""
+"""What NumPy lacks, does otherwise, or leaves open."""
 
 
 def meaning(op: str) -> Callable[..., Array]:
     """A virtual operation as a function of arrays."""
-    if op == "rsqrt":
-        return lambda x: (1 / np.sqrt(x)).astype(x.dtype)
     if op in OWN:
         return OWN[op]
-    if op in TORCHS:
-        return lambda *xs: TORCHS[op](
-            *(torch.from_numpy(x.copy()) for x in np.broadcast_arrays(*xs))
-        ).numpy()
     return getattr(np, OTHER_NAMES.get(op, op))
 
 
@@ -90,7 +109,9 @@ NUMPY: dict[str, Callable[..., Array]] = {op: meaning(op) for op in (*UNARY, *BI
 
 def numpy_dtype(dtype: torch.dtype) -> Any:
     """NumPy has no bfloat16: such values are held as float32 that have been rounded."""
-    return np.float32 if dtype is torch.bfloat16 else torch.empty(0, dtype=dtype).numpy().dtype
+    if dtype is torch.bfloat16:
+        return np.float32
+    return torch.empty(0, dtype=dtype).numpy().dtype
 
 
 def convert(value: Any, dtype: torch.dtype) -> Array:
@@ -101,24 +122,43 @@ def convert(value: Any, dtype: torch.dtype) -> Array:
     return value.astype(numpy_dtype(dtype))
 
 
-INDEX = {
-    "Add": lambda *terms: sum(terms),
-    "Mul": lambda *factors: math.prod(factors),
+# ---- index formulas -------------------------------------------------------------------------------------------------
+
+
+def total(*terms: Any) -> Any:
+    return sum(terms)
+
+
+def product(*factors: Any) -> Any:
+    return math.prod(factors)
+
+
+INDEX: dict[str, Callable[..., Any]] = {
+    "Add": total,
+    "Mul": product,
     "FloorDiv": operator.floordiv,
     "Mod": operator.mod,
     "Pow": operator.pow,
 }
+"""A kind of expression → what it computes."""
 
 
 def compute(expr: Any, values: Mapping[sympy.Symbol, Any]) -> Any:
-    """An index formula with arrays for its symbols."""
+    """An index formula with arrays for its symbols. Raises NotImplementedError for a kind of expression that is not in `INDEX`."""
     if isinstance(expr, sympy.Symbol):
         return values[expr]
+    if isinstance(expr, np.ndarray):
+        return expr
     if not isinstance(expr, sympy.Basic) or expr.is_Integer:
-        return expr if isinstance(expr, np.ndarray) else int(expr)
-    if (kind := type(expr).__name__) not in INDEX:
+        return int(expr)
+
+    kind = type(expr).__name__
+    if kind not in INDEX:
         raise NotImplementedError(f"an index formula with {kind}: {expr}")
     return INDEX[kind](*(compute(part, values) for part in expr.args))
+
+
+# ---- a loop ---------------------------------------------------------------------------------------------------------
 
 
 @dataclass
@@ -133,14 +173,20 @@ class NumpyHandler:
     def load(self, buffer: str, index: sympy.Expr) -> Array:
         if buffer in self.served:
             return self.served[buffer]
-        flat, start = flattened(self.memory[buffer])
+
         place = np.asarray(compute(index, self.values))
-        for mask in self.masks:  # where masked out, anything that exists may be read
+        for mask in self.masks:
+            # Where masked out, anything that exists may be read.
             place = np.where(mask, place, 0)
+
+        flat, start = flattened(self.memory[buffer])
         if self.memory[buffer].numel() == 0:
             return np.zeros(place.shape, numpy_dtype(flat.dtype))
+
         value = flat[torch.from_numpy(np.asarray(place + start))]
-        return (value.float() if value.dtype is torch.bfloat16 else value).numpy()
+        if value.dtype is torch.bfloat16:
+            value = value.float()
+        return value.numpy()
 
     constant = to_dtype = staticmethod(convert)
     where = staticmethod(np.where)
@@ -149,8 +195,7 @@ class NumpyHandler:
         return convert(compute(expr, self.values), dtype)
 
     def random(self, seed: Array, place: Array) -> Array:
-        seeds, places = (torch.from_numpy(x.copy()) for x in np.broadcast_arrays(seed, place))
-        return philox(seeds, places).numpy()
+        return by_torch(philox)(seed, place)
 
     def masked(
         self, condition: Array, body: Callable[[], Array], other: bool | int | float
@@ -158,18 +203,24 @@ class NumpyHandler:
         self.masks.append(condition)
         value = np.asarray(body())
         self.masks.pop()
+
         return np.where(condition, value, np.asarray(other).astype(value.dtype))
 
     def indirect(self, value: Array, size: Any, wrap: bool = True) -> sympy.Symbol:
+        """A symbol for indices that were computed. Raises IndexError for one outside of a dimension of `size` elements."""
         size = compute(size, self.values)
-        place = np.where(np.asarray(value) < 0, value + size, value) if wrap else np.asarray(value)
+        place = value = np.asarray(value)
+        if wrap:
+            # An index below 0 counts from the end.
+            place = np.where(value < 0, value + size, value)
+
         valid = (place >= 0) & (place < size)
         for mask in self.masks:
             place, valid = np.where(mask, place, 0), valid | ~np.asarray(mask)
         if not np.all(valid):
-            raise IndexError(
-                f"index out of range: {np.asarray(value)[~valid].flat[0]} in a dimension of size {size}"
-            )
+            wrong = value[~valid].flat[0]
+            raise IndexError(f"index out of range: {wrong} in a dimension of size {size}")
+
         symbol = sympy.Symbol(f"at{len(self.values)}", integer=True, nonnegative=True)
         self.values[symbol] = place.astype(np.int64)
         return symbol
@@ -199,16 +250,21 @@ def grid(sizes: Sequence[Any]) -> list[Array]:
 def reduce_last(value: Array, node: Reduction, kept: int) -> Array:
     """Combine over all but the first `kept` dimensions."""
     flat = value.reshape((*value.shape[:kept], math.prod(value.shape[kept:])))
-    options = {"dtype": numpy_dtype(node.accumulate)} if node.kind in ("sum", "prod") else {}
+    combine = getattr(flat, node.kind)
+    options = {}
+    if node.kind in ("sum", "prod"):
+        options["dtype"] = numpy_dtype(node.accumulate)
+
     with np.errstate(all="ignore"):
-        return convert(getattr(flat, node.kind)(-1, **options), node.buffer.dtype)
+        return convert(combine(-1, **options), node.buffer.dtype)
 
 
 def empty(buffer: Buffer) -> torch.Tensor:
     """Memory for a buffer. It starts as something nobody can mistake for a result."""
-    result = torch.empty_strided(
-        [int(s) for s in buffer.shape], [int(s) for s in buffer.stride], dtype=buffer.dtype
-    )
+    shape = [int(size) for size in buffer.shape]
+    stride = [int(step) for step in buffer.stride]
+    result = torch.empty_strided(shape, stride, dtype=buffer.dtype)
+
     flattened(result)[0].fill_(True if buffer.dtype is torch.bool else 77)
     return result
 
@@ -216,6 +272,7 @@ def empty(buffer: Buffer) -> torch.Tensor:
 def store(buffer: Buffer, memory: Memory, place: Any, value: Array) -> None:
     """Write `value` at the flat indices `place`."""
     flat, start = flattened(memory[buffer.name])
+
     index, value = np.broadcast_arrays(np.asarray(place) + start, value)
     flat[torch.from_numpy(index.copy())] = torch.from_numpy(value.copy()).to(buffer.dtype)
 
@@ -225,46 +282,64 @@ def run_node(node: LoopNode, memory: Memory) -> None:
     rank = len(node.ranges)
     sizes = [int(size) for size in (*node.ranges, *node.reduced)]
     symbols = loop_symbols("n", len(sizes))
-    handler = NumpyHandler(memory, dict(zip(symbols, grid(sizes), strict=True)))
-    if 0 in sizes:  # no index is ever looked at, so none is out of range
+
+    if 0 in sizes:
+        # No index is ever looked at, so none is out of range.
         value = np.zeros(sizes, numpy_dtype(node.buffer.dtype))
     else:
-        value = np.broadcast_to(node.value(handler, symbols[:rank], symbols[rank:]), sizes)
+        handler = NumpyHandler(memory, dict(zip(symbols, grid(sizes), strict=True)))
+        found = node.value(handler, symbols[:rank], symbols[rank:])
+        value = np.broadcast_to(found, sizes)
     if isinstance(node, Reduction):
         value = reduce_last(value, node, rank)
+
     memory[node.buffer.name] = empty(node.buffer)
     rows = dict(zip(symbols, grid(node.ranges), strict=False))
-    store(node.buffer, memory, compute(node.place(symbols[:rank]), rows), value)
+    place = compute(node.place(symbols[:rank]), rows)
+    store(node.buffer, memory, place, value)
+
+
+# ---- a graph --------------------------------------------------------------------------------------------------------
 
 
 def run_extern(kernel: ExternKernel, memory: Memory) -> None:
     """Call torch's own operator, and put what it returns into buffers of the promised layout."""
-    tensor_of = lambda a: (
-        seen(a, memory) if isinstance(a, View) else int(a) if isinstance(a, sympy.Integer) else a
-    )
-    args, kwargs = fx.node.map_aggregate((kernel.args, kernel.kwargs), tensor_of)
+
+    def real(argument: Any) -> Any:
+        if isinstance(argument, View):
+            return seen(argument, memory)
+        return int(argument) if isinstance(argument, sympy.Integer) else argument
+
+    args, kwargs = fx.node.map_aggregate((kernel.args, kernel.kwargs), real)
     result = kernel.op(*args, **kwargs)
     for buffer, tensor in zip(kernel.outputs, tree_leaves(result), strict=False):
-        if buffer is not None:
-            right = tuple(tensor.stride()) == buffer.stride
-            memory[buffer.name] = tensor if right else empty(buffer).copy_(tensor)
+        if buffer is None:
+            continue
+        if tuple(tensor.stride()) != buffer.stride:
+            tensor = empty(buffer).copy_(tensor)
+        memory[buffer.name] = tensor
 
 
 def seen(view: View, memory: Memory) -> torch.Tensor:
     """A view as a tensor."""
     base = memory[view.buffer.name]
-    shape, stride = [int(s) for s in view.shape], [int(s) for s in view.stride]
-    # fakes say odd places of what is empty
-    where = 0 if 0 in shape else base.storage_offset() + int(view.offset)
-    return torch.as_strided(base, shape, stride, where)
+    shape = [int(size) for size in view.shape]
+    stride = [int(step) for step in view.stride]
+
+    # For an empty view, tracing may have noted an offset beyond its memory.
+    offset = 0 if 0 in shape else base.storage_offset() + int(view.offset)
+    return torch.as_strided(base, shape, stride, offset)
 
 
 def starting_memory(graph: LoopGraph, tensors: Sequence[Any]) -> Memory:
     """The inputs and constants of a graph by name."""
-    inputs = {
-        b.name: t.detach() for b, t in zip(graph.inputs, tensors, strict=True) if b is not None
-    }
-    return inputs | {name: tensor.detach() for name, tensor in graph.constants.items()}
+    memory: Memory = {}
+    for buffer, tensor in zip(graph.inputs, tensors, strict=True):
+        if buffer is not None:
+            memory[buffer.name] = tensor.detach()
+    for name, constant in graph.constants.items():
+        memory[name] = constant.detach()
+    return memory
 
 
 def evaluate(graph: LoopGraph, *tensors: Any) -> list[Any]:
@@ -275,4 +350,5 @@ def evaluate(graph: LoopGraph, *tensors: Any) -> list[Any]:
             run_extern(node, memory)
         else:
             run_node(node, memory)
+
     return [seen(out, memory) if isinstance(out, View) else out for out in graph.outputs]

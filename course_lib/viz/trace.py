@@ -50,6 +50,17 @@ from course_lib.viz.widgets.stepper import Stepper
 Which = str | int | Callable[..., Any] | None
 """A frame: by its name, its number, or the function itself; None for the first."""
 
+CAPTURED = "graph was captured"
+TRACED = "graph was traced to ATen operators (backend='eager' does not)"
+DIFFERENTIATED = "graph was differentiated (no input needed a gradient)"
+LOWERED = "graph was lowered to loops (this backend stops before that)"
+SCHEDULED = "graph was scheduled (this backend stops before that)"
+PLANNED = "memory was planned (this backend stops before that)"
+BUILT = "kernel was built (this backend stops before that)"
+IN_TRITON = 'Triton kernel was made (options={"codegen": "triton"} makes some)'
+TUNED = "kernel was tuned"
+"""What is missed if there is none: 'no graph was captured while recording'."""
+
 
 class Trace(Recording):
     """A recording with pictures. Beside the methods here, `graphs`, `guards`, `kernels`, `graph_breaks`, `recompiles` and
@@ -100,68 +111,61 @@ class Trace(Recording):
 
     def graph(self, index: int = 0, by_module: bool | None = None) -> Picture:
         """The captured graph; one with more than 120 operations is drawn by module (None: by its size)."""
-        result = pick(self.captures, index, "graph was captured")
-        if by_module or (by_module is None and result.operations > AT_MOST):
+        result = pick(self.captures, index, CAPTURED)
+        is_large = result.operations > AT_MOST
+        if by_module or (by_module is None and is_large):
             return module_graph(result.graph, result.name)
         return fx_graph(result.graph, result.name, "capture")
 
     def aten(self, index: int = 0) -> Picture:
         """The graph in ATen operators; one with more than 120 is drawn by module."""
-        event = pick(
-            self.of(events.AtenTraced),
-            index,
-            "graph was traced to ATen operators (backend='eager' does not)",
-        )
-        count = sum(node.op == "call_function" for node in event.graph.graph.nodes)
-        return (
-            module_graph(event.graph)
-            if count > AT_MOST
-            else fx_graph(event.graph, stage="autograd")
-        )
+        graph = pick(self.of(events.AtenTraced), index, TRACED).graph
+        count = sum(node.op == "call_function" for node in graph.graph.nodes)
+        if count > AT_MOST:
+            return module_graph(graph)
+        return fx_graph(graph, stage="autograd")
 
     def joint(self, index: int = 0, detail: str | None = None) -> Picture:
-        """Forward and backward of one graph side by side, what is kept between them, and what is computed again. `detail`:
-        "operators", "operations" or "modules"; None chooses by size."""
-        event = pick(
-            self.of(events.Partitioned),
-            index,
-            "graph was differentiated (no input needed a gradient)",
-        )
+        """Forward and backward of one graph side by side, what is kept between them, and what is computed again.
+
+        detail: "operators", "operations" or "modules"; None chooses by size."""
+        partition = pick(self.of(events.Partitioned), index, DIFFERENTIATED).partition
         signature = self.of(events.JointTraced)[index].graph.meta.get("signature")
-        return joint_graph(event.partition, signature, detail=detail)
+        return joint_graph(partition, signature, detail=detail)
 
     def guards_table(self, index: int | None = None) -> Picture:
         """Every guard once, or those of one captured graph; the last one that failed is marked."""
         failures = self.of(events.GuardFailed)
-        if index is None:
-            frames = {
-                guard: result.name for result in self.captures[::-1] for guard in result.guards
-            }
-            several = len(set(frames.values())) > 1
-            return guard_table(
-                dict.fromkeys(self.guards),
-                failures[-1] if failures else None,
-                frames=frames if several else {},
-            )
-        result = pick(self.captures, index, "graph was captured")
-        return guard_table(result.guards, failures[-1] if failures else None, result.name)
+        failed = failures[-1] if failures else None
+        if index is not None:
+            result = pick(self.captures, index, CAPTURED)
+            return guard_table(result.guards, failed, result.name)
+
+        # Where there are several functions, each guard says whose it is.
+        frames: dict[Any, str] = {}
+        for result in reversed(self.captures):
+            frames |= dict.fromkeys(result.guards, result.name)
+        several = len(set(frames.values())) > 1
+        guards = dict.fromkeys(self.guards)
+        return guard_table(guards, failed, frames=frames if several else {})
 
     def guards_tree(self, index: int = 0) -> Picture:
         """The guards of one captured graph, hung on the paths of what they test; if one failed, its branch is marked."""
-        result = pick(self.captures, index, "graph was captured")
-        failed = [
-            failure for failure in self.of(events.GuardFailed) if failure.guard in result.guards
-        ]
-        return guard_tree(result.guards, failed[-1] if failed else None, title=result.name)
+        result = pick(self.captures, index, CAPTURED)
+        failures = [one for one in self.of(events.GuardFailed) if one.guard in result.guards]
+        failed = failures[-1] if failures else None
+        return guard_tree(result.guards, failed, title=result.name)
 
     def timeline(self, function: str | Callable[..., Any] | None = None) -> Picture:
         """The calls of one function (itself, or its qualified name; None for the first): which entry served each, where one was
-        compiled. Calls that fit an entry are seen only if they were made through `viz.each_call(compiled)`."""
+        compiled.
+
+        Calls that fit an entry are seen only if they were made through `viz.each_call(compiled)`."""
         return timeline(self, function)
 
     def size_guards(self, index: int = 0) -> list[str]:
         """What one captured graph assumed about sizes."""
-        return size_guards(pick(self.captures, index, "graph was captured"))
+        return size_guards(pick(self.captures, index, CAPTURED))
 
     def shape_map(
         self, function: Any, sizes: Mapping[str, Sequence[int]], *make: Callable[..., Any]
@@ -171,82 +175,50 @@ class Trace(Recording):
 
     def loops(self, index: int = 0) -> Picture:
         """The loop nodes of one graph."""
-        return loops(
-            pick(
-                self.of(events.Lowered),
-                index,
-                "graph was lowered to loops (this backend stops before that)",
-            ).graph
-        )
+        return loops(pick(self.of(events.Lowered), index, LOWERED).graph)
 
     def fusion(self, index: int = 0) -> Picture:
         """Loops before and after fusion, and why some stayed apart."""
-        pick(
-            self.of(events.Scheduled), index, "graph was scheduled (this backend stops before that)"
-        )
+        pick(self.of(events.Scheduled), index, SCHEDULED)
         return fusion(self, index)
 
     def memory(self, index: int = 0) -> MemoryUse:
         """How much memory one compiled graph holds while it runs. `print` it; its numbers are attributes."""
-        plan = pick(
-            self.of(events.MemoryPlanned),
-            index,
-            "memory was planned (this backend stops before that)",
-        ).plan
+        plan = pick(self.of(events.MemoryPlanned), index, PLANNED).plan
         return MemoryUse(self.of(events.Scheduled)[index].schedule, plan)
 
     def code(self, index: int = 0, kernel: int | str | None = None) -> Picture:
-        """What was generated for one graph: the wrapper and every kernel; or one kernel, by number or name."""
-        compiled = pick(
-            self.of(events.KernelsBuilt), index, "kernel was built (this backend stops before that)"
-        ).compiled
+        """What was generated for one graph: the wrapper and every kernel; or one kernel, by number or name.
+
+        Raises LookupError for a kernel that there is not."""
+        compiled = pick(self.of(events.KernelsBuilt), index, BUILT).compiled
         if kernel is None:
             return all_code(compiled)
-        built = compiled.kernels
-        names = [one.name for one in built]
-        if kernel in names:
-            chosen = built[names.index(kernel)]
-        elif isinstance(kernel, int) and -len(built) <= kernel < len(built):
-            chosen = built[kernel]
-        else:
-            raise LookupError(
-                f"there is no kernel {shown(kernel)}; there are {', '.join(names) or 'none'}"
-            )
-        return code(
-            chosen.source,
-            chosen.language,
-            chosen.name,
-            caption=f"The generated source of {chosen.name}.",
-        )
+
+        chosen = kernel_named(compiled.kernels, kernel)
+        caption = f"The generated source of {chosen.name}."
+        return code(chosen.source, chosen.language, chosen.name, caption=caption)
 
     def tiles(
         self, index: int = 0, kernel: int = 0, meta: Mapping[str, int] | None = None
     ) -> Picture:
         """How a Triton kernel's programs cover its tensor, and which lanes are masked."""
-        compiled = pick(
-            self.of(events.KernelsBuilt), index, "kernel was built (this backend stops before that)"
-        ).compiled
+        compiled = pick(self.of(events.KernelsBuilt), index, BUILT).compiled
         triton = [source for source in compiled.kernels if source.language == "triton"]
-        return tile_map(
-            pick(
-                triton, kernel, 'Triton kernel was made (options={"codegen": "triton"} makes some)'
-            ),
-            meta,
-        )
+        return tile_map(pick(triton, kernel, IN_TRITON), meta)
 
     def roofline(
         self, bandwidth: float, peak: float, index: int = 0, seconds: Sequence[float] | None = None
     ) -> Picture:
-        """The kernels of one compiled graph under the limits of a machine, in bytes/s and FLOP/s. They are timed here and now,
-        unless `seconds` says what was measured elsewhere."""
-        pick(
-            self.of(events.KernelsBuilt), index, "kernel was built (this backend stops before that)"
-        )
+        """The kernels of one compiled graph under the limits of a machine, in bytes/s and FLOP/s.
+
+        They are timed here and now, unless `seconds` says what was measured elsewhere."""
+        pick(self.of(events.KernelsBuilt), index, BUILT)
         return kernel_roofline(self, bandwidth, peak, index, seconds)
 
     def autotuned(self, index: int = 0) -> Picture:
         """What was tried for one kernel or product, how long each took, and which was taken."""
-        event = pick(self.of(events.Autotuned), index, "kernel was tuned")
+        event = pick(self.of(events.Autotuned), index, TUNED)
         return tuned(event.kernel, event.choice, event.seconds)
 
     def breaks(self) -> Picture:
@@ -254,21 +226,13 @@ class Trace(Recording):
         problems = self.graph_breaks
         if not problems:
             return Picture("<p>No graph break.</p>", "", "No graph break.", "no graph break")
+
         told = [f"{number}. {plain_problem(problem)}" for number, problem in enumerate(problems, 1)]
-        text = "\n\n".join(told)
+        reasons = "; ".join(problem.reason for problem in problems)
         body = "".join(f'<div class="cl-torn cl-m">✂ {escape(one)}</div>' for one in told)
-        alt = (
-            f"Capture stopped {plural(len(problems), 'time')}: "
-            + "; ".join(problem.reason for problem in problems)
-            + "."
-        )
-        return Picture(
-            body,
-            "Where capture stopped, why, and what can be done about it.",
-            alt,
-            text,
-            ("break",),
-        )
+        caption = "Where capture stopped, why, and what can be done about it."
+        alt = f"Capture stopped {plural(len(problems), 'time')}: {reasons}."
+        return Picture(body, caption, alt, "\n\n".join(told), ("break",))
 
     def break_card(self, index: int = 0) -> Picture:
         """One graph break in full: with the bytecode around it and the calls that led there."""
@@ -294,23 +258,31 @@ def pick(items: Sequence[Any], index: int, what: str) -> Any:
     return items[index]
 
 
+def kernel_named(kernels: Sequence[Any], which: int | str) -> Any:
+    """One of the kernels, by number or name. Raises LookupError if there is none such."""
+    names = [kernel.name for kernel in kernels]
+    if which in names:
+        return kernels[names.index(which)]
+    if isinstance(which, int) and -len(kernels) <= which < len(kernels):
+        return kernels[which]
+    there_are = ", ".join(names) or "none"
+    raise LookupError(f"there is no kernel {shown(which)}; there are {there_are}")
+
+
 def all_code(compiled: Any) -> Picture:
     """The wrapper open, each kernel folded under its name."""
-    parts = [
-        section(
-            "the wrapper: allocates, calls kernels and library",
-            compiled.wrapper_source,
-            "python",
-            True,
-        )
-    ]
-    text = ["# ---- wrapper", compiled.wrapper_source.rstrip()]
+    wrapper = compiled.wrapper_source
+    title = "the wrapper: allocates, calls kernels and library"
+    parts = [section(title, wrapper, "python", opened=True)]
+    text = ["# ---- wrapper", wrapper.rstrip()]
+
+    few = len(compiled.kernels) <= 2
     for kernel in compiled.kernels:
-        name = (
-            f"{kernel.name} ({'C++' if kernel.language == 'cpp' else kernel.language.capitalize()})"
-        )
-        parts.append(section(name, kernel.source, kernel.language, len(compiled.kernels) <= 2))
+        language = "C++" if kernel.language == "cpp" else kernel.language.capitalize()
+        name = f"{kernel.name} ({language})"
+        parts.append(section(name, kernel.source, kernel.language, opened=few))
         text += [f"// ---- {name}", kernel.source.rstrip()]
+
     names = ", ".join(kernel.name for kernel in compiled.kernels)
     alt = f"Generated code: a wrapper and {plural(len(compiled.kernels), 'kernel')}: {names}."
     caption = "All that was generated for this graph; open a kernel to read it."
@@ -319,10 +291,10 @@ def all_code(compiled: Any) -> Picture:
 
 def section(name: str, source: str, language: str, opened: bool) -> str:
     """One source, foldable."""
-    return (
-        f'<details{" open" if opened else ""} style="margin-bottom: 6px"><summary><b>{escape(name)}</b></summary>'
-        f'<div class="cl-code" tabindex="0">{block(source.rstrip(), language)}</div></details>'
-    )  # fmt: skip
+    is_open = " open" if opened else ""
+    head = f"<summary><b>{escape(name)}</b></summary>"
+    inner = f'<div class="cl-code" tabindex="0">{block(source.rstrip(), language)}</div>'
+    return f'<details{is_open} style="margin-bottom: 6px">{head}{inner}</details>'
 
 
 @contextlib.contextmanager
@@ -334,23 +306,26 @@ def record(folder: str | os.PathLike[str] | None = None) -> Iterator[Trace]:
     trace.show()
 
     With a `folder`, the report of the block is written there, as `report.html`, however the block ends."""
-    trace, run, start = Trace(), Run(command_line()), time.perf_counter()
+    if not isinstance(folder, (str, os.PathLike, type(None))):
+        raise TypeError(
+            f"record takes the folder that its report goes to, a text or a Path, not {shown(folder)}"
+        )
+    report = None
     if folder is not None:
-        if not isinstance(folder, (str, os.PathLike)):
-            raise TypeError(
-                f"record takes the folder that its report goes to, a text or a Path, not {shown(folder)}"
-            )
-        folder = Path(folder).absolute()  # the block may go to another one
-        folder.mkdir(parents=True, exist_ok=True)
+        # Absolute, for the block may go to another folder.
+        report = Path(folder).absolute() / "report.html"
+        report.parent.mkdir(parents=True, exist_ok=True)
+
+    trace, run, start = Trace(), Run(command_line()), time.perf_counter()
     try:
         with events.listener(trace.note, in_words), telling():
             yield trace
     except BaseException as error:
-        # this frame is none of the program's
+        # This frame is none of the program's.
         error.__traceback__ = error.__traceback__ and error.__traceback__.tb_next
         run.error = how_it_ended(error)
         raise
     finally:
-        if folder is not None:
+        if report is not None:
             run.seconds = time.perf_counter() - start
-            write_report(trace, Path(folder, "report.html"), run)
+            write_report(trace, report, run)

@@ -229,6 +229,12 @@ def test_layers_of_a_long_list_share_boxes_and_so_does_a_large_aten_graph():
         )
 
 
+def test_an_input_that_is_returned_as_it_is_belongs_to_no_module():
+    with cl.record() as trace:
+        cl.compile(lambda x, y: (x, x + 1, y), backend="eager")(torch.ones(2), torch.ones(2))
+    assert "the function itself  1" in trace.graph(by_module=True).text
+
+
 def test_a_large_graph_is_drawn_by_module_and_every_operation_has_one():
     cl.reset()
     with torch.no_grad(), cl.record() as trace:

@@ -50,31 +50,25 @@ class Trial:
     train: bool = False
 
     def prepare(self, wrap: Wrap) -> Callable[[], Any]:
-        """The call through `wrap(function)`, on copies of the function and of the arguments, ready to be made many times. It
-        gives the results and, with `train`, the gradients."""
-        fresh = lambda tensor: tensor.detach().clone().requires_grad_(tensor.requires_grad)
-        args, kwargs = pytree.tree_map_only(torch.Tensor, fresh, (self.args, self.kwargs))
+        """The call through `wrap(function)`, on copies of the function and of the arguments, ready to be made many times.
+
+        It gives the results and, with `train`, the gradients."""
+        args, kwargs = pytree.tree_map_only(torch.Tensor, copied, (self.args, self.kwargs))
         own = copy.deepcopy(self.function)
         wrapped = wrap(own)
-        leaves = [
-            t
-            for t in pytree.tree_leaves((args, kwargs))
-            if isinstance(t, torch.Tensor) and t.requires_grad
-        ]
-        leaves += list(own.parameters()) if isinstance(own, torch.nn.Module) else []
+
+        leaves = with_gradient((args, kwargs))
+        if isinstance(own, torch.nn.Module):
+            leaves += own.parameters()
 
         def call() -> Any:
             results = wrapped(*args, **kwargs)
             if not self.train:
                 return results
+
             for leaf in leaves:
                 leaf.grad = None
-            tensors = [
-                t
-                for t in pytree.tree_leaves(results)
-                if isinstance(t, torch.Tensor) and t.requires_grad
-            ]
-            torch.autograd.backward([t.sum() for t in tensors])
+            torch.autograd.backward([tensor.sum() for tensor in with_gradient(results)])
             return results, [leaf.grad for leaf in leaves]
 
         return call
@@ -84,11 +78,33 @@ class Trial:
         return seeded(self.prepare(wrap))
 
 
+def copied(tensor: torch.Tensor) -> torch.Tensor:
+    """A leaf of its own with the same values."""
+    return tensor.detach().clone().requires_grad_(tensor.requires_grad)
+
+
+def tensors_in(tree: Any) -> list[torch.Tensor]:
+    return [leaf for leaf in pytree.tree_leaves(tree) if isinstance(leaf, torch.Tensor)]
+
+
+def with_gradient(tree: Any) -> list[torch.Tensor]:
+    """The tensors in nested arguments or results that a gradient flows to."""
+    return [tensor for tensor in tensors_in(tree) if tensor.requires_grad]
+
+
 def seeded(call: Callable[[], Any]) -> Any:
     """What a call gives, its random numbers drawn from the same seed; the user's generator stays as it was."""
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(0)
         return call()
+
+
+def itself(function: Any) -> Any:
+    """What eager is wrapped in."""
+    return function
+
+
+# ---- comparing results ----------------------------------------------------------------------------------------------
 
 
 def verdict(got: Any, wanted: Any) -> str:
@@ -105,20 +121,17 @@ def verdict(got: Any, wanted: Any) -> str:
 
 def largest_difference(got: Any, wanted: Any) -> float:
     """Between the numbers of two results."""
-    pairs = zip(pytree.tree_leaves(got), pytree.tree_leaves(wanted), strict=False)
-    tensors = [
-        (a, b)
-        for a, b in pairs
-        if isinstance(a, torch.Tensor) and isinstance(b, torch.Tensor) and a.shape == b.shape
-    ]
-    return max(
-        (
-            float((a.detach().double() - b.detach().double()).abs().max())
-            for a, b in tensors
-            if a.numel()
-        ),
-        default=0.0,
-    )
+    differences = []
+    for one, two in zip(pytree.tree_leaves(got), pytree.tree_leaves(wanted), strict=False):
+        if not (isinstance(one, torch.Tensor) and isinstance(two, torch.Tensor)):
+            continue
+        if one.shape == two.shape and one.numel():
+            difference = one.detach().double() - two.detach().double()
+            differences.append(float(difference.abs().max()))
+    return max(differences, default=0.0)
+
+
+# ---- both compilers side by side ------------------------------------------------------------------------------------
 
 
 @dataclass
@@ -136,18 +149,35 @@ class Half:
 
     def cells(self) -> list[str]:
         """As the table has them."""
-        show = lambda value, how: NOT_AVAILABLE if value is None else how(value)
+        answer = self.answer
+        if answer == SAME:
+            answer = f"{SAME} (largest difference {self.difference:.1e})"
         return [
-            show(self.kernels, lambda kernels: str(len(kernels))),
-            show(self.bytes, human_bytes),
-            show(self.compile_seconds, human_seconds),
-            show(self.run_seconds, human_seconds),
-            self.answer
-            if self.answer != SAME
-            else f"{SAME} (largest difference {self.difference:.1e})",
+            NOT_AVAILABLE if self.kernels is None else str(len(self.kernels)),
+            known(self.bytes, human_bytes),
+            known(self.compile_seconds, human_seconds),
+            known(self.run_seconds, human_seconds),
+            answer,
         ]
 
+    @property
+    def listed(self) -> list[str]:
+        """The kernels, a line each."""
+        if self.kernels is None:
+            return [NOT_AVAILABLE]
+        return self.kernels or ["none"]
 
+
+def known(number: float | None, in_words: Callable[[float], str]) -> str:
+    return NOT_AVAILABLE if number is None else in_words(number)
+
+
+THEIR_KERNEL = re.compile(
+    r"^\s+(?:\w+ = )?(cpp_fused_\w+|triton_\w+|extern_kernels\.\w+|torch\.ops\.[\w.]+?)"
+    r"(?:\.default|\.out|\.run)?\(",
+    flags=re.M,
+)
+"""A kernel or library call in code that TorchInductor printed."""
 ROWS = ("kernels", "bytes through memory", "compiling, first call", "one call", "result")
 
 
@@ -165,33 +195,25 @@ class Halves:
         """The numbers, and below them the kernels. Times are no part of the text: they are never twice the same."""
         sides = (self.ours, self.theirs)
         header = ("", *(side.name for side in sides))
+        kernels_header = [f"kernels of {side.name}" for side in sides]
         rows = list(zip(ROWS, *(side.cells() for side in sides), strict=True))
-        lists = [
-            [NOT_AVAILABLE] if side.kernels is None else side.kernels or ["none"] for side in sides
-        ]
-        pairs = list(itertools.zip_longest(*lists, fillvalue=""))
-        body = (
-            html_table(rows, header)
-            + f"<p>Eager takes {human_seconds(self.eager_seconds)} for one call.</p>"
-        )
-        body += html_table(
-            [tuple(f"<code>{escape(kernel)}</code>" for kernel in pair) for pair in pairs],
-            [f"kernels of {s.name}" for s in sides],
-        )
-        same = [row for row in rows if row[0] in ROWS[:2]] + [
-            ("result", *(side.answer for side in sides))
-        ]
-        text = (
-            columns(same, header)
-            + "\n\n"
-            + columns(pairs, [f"kernels of {side.name}" for side in sides])
-        )
+        pairs = list(itertools.zip_longest(*(side.listed for side in sides), fillvalue=""))
+
+        code = [tuple(f"<code>{escape(kernel)}</code>" for kernel in pair) for pair in pairs]
+        body = html_table(rows, header)
+        body += f"<p>Eager takes {human_seconds(self.eager_seconds)} for one call.</p>"
+        body += html_table(code, kernels_header)
+
+        same = [row for row in rows if row[0] in ROWS[:2]]
+        same.append(("result", *(side.answer for side in sides)))
+        text = f"{columns(same, header)}\n\n{columns(pairs, kernels_header)}"
+
         kind = "forward and backward" if self.train else "forward"
-        alt = (
-            f"Kernels of both compilers, {kind}: "
-            + "; ".join(f"{s.name} {s.cells()[0]}, {s.cells()[1]}" for s in sides)
-            + "."
-        )
+        told = []
+        for side in sides:
+            kernels, moved, *_ = side.cells()
+            told.append(f"{side.name} {kernels}, {moved}")
+        alt = f"Kernels of both compilers, {kind}: {'; '.join(told)}."
         caption = f"The same call ({kind}) in both compilers: each line is a kernel or library call, in the order in which it runs."
         return Picture(f'<div class="cl-scroll">{body}</div>', caption, alt, text, ("mirror",))
 
@@ -204,34 +226,40 @@ class Halves:
 
 def halves(trial: Trial) -> Halves:
     """Make the call through both compilers and in eager. Resets `torch._dynamo` before and after."""
-    expected = trial.run(lambda f: f)
-    calls: dict[str, Callable[[], Any]] = {"eager": trial.prepare(lambda f: f)}
+    expected = trial.run(itself)
+    calls: dict[str, Callable[[], Any]] = {"eager": trial.prepare(itself)}
     ours = our_half(trial, expected, calls)
     theirs = their_half(trial, expected, calls)
+
     seconds = seeded(lambda: interleaved(calls))
-    ours.run_seconds, theirs.run_seconds = seconds.get(ours.name), seconds.get(theirs.name)
+    ours.run_seconds = seconds.get(ours.name)
+    theirs.run_seconds = seconds.get(theirs.name)
     torch._dynamo.reset()
     return Halves(ours, theirs, seconds["eager"], trial.train)
 
 
 def our_half(trial: Trial, expected: Any, calls: dict[str, Callable[[], Any]]) -> Half:
+    """Our kernels, from the events; the call that is ready to be timed is put into `calls`."""
     half, recording = Half("course_lib"), Recording()
     with events.listener(recording.note):
         first_call(half, trial, compile, expected, calls)
+
+    # Backward is built together with forward. Without `train` it does not run.
     programs = [program for one in compiles_of(recording) for program in one.programs]
-    # built at once, and not run
     programs = [program for program in programs if trial.train or program.part != "backward"]
     kernels = [kernel for program in programs for kernel in kernels_of(program)]
-    half.kernels = [
-        kernel.name if kernel.is_library else f"{kernel.name} over {kernel.space}"
-        for kernel in kernels
-    ]
+
+    half.kernels = []
+    for kernel in kernels:
+        over = "" if kernel.is_library else f" over {kernel.space}"
+        half.kernels.append(f"{kernel.name}{over}")
     half.bytes = float(sum(kernel.bytes for kernel in kernels))
     return half
 
 
 def their_half(trial: Trial, expected: Any, calls: dict[str, Callable[[], Any]]) -> Half:
-    half, sources = Half("torch.compile"), []
+    """TorchInductor's kernels, from the code that it printed; the call that is ready to be timed is put into `calls`."""
+    half = Half("torch.compile")
     torch._dynamo.reset()
     try:
         from torch._inductor import compile_fx, config, metrics
@@ -247,14 +275,14 @@ def their_half(trial: Trial, expected: Any, calls: dict[str, Callable[[], Any]])
             _, sources = run_and_get_code(
                 lambda: first_call(half, trial, torch.compile, expected, calls)
             )
+
+        # Source in which no kernel is found was printed by another version of torch.
         kernels = [name for source in sources for name in kernels_in(source)]
-        if kernels or not sources:  # a source in which none is found is another torch's
-            half.kernels, half.bytes = (
-                kernels,
-                float(metrics.num_bytes_accessed) if kernels else 0.0,
-            )
+        if kernels or not sources:
+            half.kernels = kernels
+            half.bytes = float(metrics.num_bytes_accessed) if kernels else 0.0
     except (ImportError, AttributeError, TypeError):
-        # another torch: what it made is not known, how long it takes is
+        # Another version of torch: what it made is not known, how long it takes is.
         if half.name not in calls:
             first_call(half, trial, torch.compile, expected, calls)
     return half
@@ -284,37 +312,47 @@ def first_call(
     except Exception as error:
         half.answer = f"raised {type(error).__name__}"
         return
+
     half.compile_seconds = time.perf_counter() - start
-    half.answer, half.difference = verdict(got, expected), largest_difference(got, expected)
+    half.answer = verdict(got, expected)
+    half.difference = largest_difference(got, expected)
     calls[half.name] = call
 
 
 def kernels_in(source: str) -> list[str]:
     """The kernels and library calls in code that TorchInductor generated, in the order in which they run."""
     start = max(source.find("def call("), 0)
-    pattern = r"^\s+(?:\w+ = )?(cpp_fused_\w+|triton_\w+|extern_kernels\.\w+|torch\.ops\.[\w.]+?)(?:\.default|\.out|\.run)?\("
-    return re.findall(pattern, source[start:].partition("\nrunner = ")[0], flags=re.M)
+    call = source[start:].partition("\nrunner = ")[0]
+    return THEIR_KERNEL.findall(call)
+
+
+# ---- timing ---------------------------------------------------------------------------------------------------------
 
 
 def interleaved(
-    calls: Mapping[str, Callable[[], Any]], rounds: int = 7, seconds: float = 0.003
-) -> dict[str, float]:
+    calls: Mapping[Any, Callable[[], Any]], rounds: int = 7, seconds: float = 0.003
+) -> dict[Any, float]:
     """Seconds for one call of each: the median of rounds in which all take turns. (Lesson 13 measures with more care.)"""
-    counts = {}
-    took: dict[str, list[float]] = {name: [] for name in calls}
+    took: dict[Any, list[float]] = {name: [] for name in calls}
     with silent():
-        for name, call in calls.items():
-            call()
-            start = time.perf_counter()
-            call()
-            counts[name] = max(1, int(seconds / max(time.perf_counter() - start, 1e-7)))
+        times = {name: how_often(call, seconds) for name, call in calls.items()}
         for _ in range(rounds):
             for name, call in calls.items():
-                start = time.perf_counter()
-                for _ in range(counts[name]):
-                    call()
-                took[name].append((time.perf_counter() - start) / counts[name])
-    return {name: sorted(times)[rounds // 2] for name, times in took.items()}
+                took[name].append(seconds_for(call, times[name]) / times[name])
+    return {name: sorted(found)[rounds // 2] for name, found in took.items()}
+
+
+def how_often(call: Callable[[], Any], seconds: float) -> int:
+    """How many calls take about so many seconds; at least one."""
+    call()
+    return max(1, int(seconds / max(seconds_for(call, 1), 1e-7)))
+
+
+def seconds_for(call: Callable[[], Any], times: int) -> float:
+    start = time.perf_counter()
+    for _ in range(times):
+        call()
+    return time.perf_counter() - start
 
 
 @contextlib.contextmanager
@@ -337,19 +375,28 @@ def course(gm: torch.fx.GraphModule, example_inputs: list[torch.Tensor]) -> Call
     """Our back half under torch's capture: `torch.compile(f, backend="course")` (registered as an entry point)."""
     if not all(isinstance(one, (torch.Tensor, torch.SymInt, int)) for one in example_inputs):
         return fall_back(gm, "torch's capture gave it inputs that are neither tensors nor sizes")
-    # so it does with a float that has changed
+    # TorchDynamo makes a tensor of a float that has changed, and reads the number out of it.
     if gm.graph.find_nodes(op="call_method", target="item"):
         return fall_back(gm, "the graph reads a number out of a tensor")
+
     for node in gm.graph.nodes:
         if "example_value" in node.meta:
             node.meta.setdefault("val", node.meta["example_value"])
     return Pipeline().run_compile(gm, differentiate=needs_grad(example_inputs, gm))
 
 
+def ours_then_theirs(function: Any) -> Any:
+    return compile(function, backend="torch_inductor")
+
+
+def theirs_then_ours(function: Any) -> Any:
+    return torch.compile(function, backend=course)
+
+
 COMBINATIONS: dict[tuple[str, str], Wrap] = {
     ("course_lib", "course_lib"): compile,
-    ("course_lib", "TorchInductor"): lambda f: compile(f, backend="torch_inductor"),
-    ("TorchDynamo", "course_lib"): lambda f: torch.compile(f, backend=course),
+    ("course_lib", "TorchInductor"): ours_then_theirs,
+    ("TorchDynamo", "course_lib"): theirs_then_ours,
     ("TorchDynamo", "TorchInductor"): torch.compile,
 }
 """(who captures, who makes kernels) → how."""
@@ -366,26 +413,25 @@ class Ablation:
 
     @property
     def picture(self) -> Picture:
+        """A line for each combination. Times are no part of the text."""
         header = ("capture", "kernels", "first call", "one call", "against eager", "result")
-        rows = []
-        for combination, answer in self.answers.items():
-            took = self.seconds.get(combination)
-            times = (
-                [human_seconds(self.first[combination]), human_seconds(took)]
-                if took
-                else ["–", "–"]
-            )
-            ratio = f"{self.eager_seconds / took:.2f}× as fast" if took else "–"
-            rows.append((*combination, *times, ratio, answer))
-        text = columns(
-            [(a, b, answer) for (a, b), answer in self.answers.items()], (*header[:2], header[-1])
-        )
-        said = "; ".join(f"{a} with {b}: {answer}" for (a, b), answer in self.answers.items())
+        rows = [(*who, *self.times(who), answer) for who, answer in self.answers.items()]
+        lines = [(*who, answer) for who, answer in self.answers.items()]
+        told = [f"{front} with {back}: {answer}" for front, back, answer in lines]
+
+        body = f'<div class="cl-scroll">{html_table(rows, header, [2, 3])}</div>'
         caption = "Capture and back half of both compilers in all four combinations: what differs between two lines is one half's."
-        alt = f"Four combinations of capture and back half: {said}."
-        return Picture(
-            f'<div class="cl-scroll">{html_table(rows, header, [2, 3])}</div>', caption, alt, text
-        )
+        alt = f"Four combinations of capture and back half: {'; '.join(told)}."
+        text = columns(lines, (*header[:2], header[-1]))
+        return Picture(body, caption, alt, text)
+
+    def times(self, who: tuple[str, str]) -> tuple[str, str, str]:
+        """The first call, one call, and how it compares with eager."""
+        took = self.seconds.get(who)
+        if not took:
+            return "–", "–", "–"
+        ratio = f"{self.eager_seconds / took:.2f}× as fast"
+        return human_seconds(self.first[who]), human_seconds(took), ratio
 
     def __repr__(self) -> str:
         return self.picture.text
@@ -401,16 +447,20 @@ def ablation(
     from: {ours, TorchDynamo} × {ours, TorchInductor}. Resets `torch._dynamo` before and after."""
     a_function(function, "ablation")
     trial, result = Trial(function, args, kwargs, train), Ablation()
-    expected = trial.run(lambda f: f)
-    calls: dict[Any, Callable[[], Any]] = {"eager": trial.prepare(lambda f: f)}
+    expected = trial.run(itself)
+
+    calls: dict[Any, Callable[[], Any]] = {"eager": trial.prepare(itself)}
     for combination, wrap in COMBINATIONS.items():
         torch._dynamo.reset()
         half = Half(" with ".join(combination))
         made: dict[str, Callable[[], Any]] = {}
         first_call(half, trial, wrap, expected, made)
+
         result.answers[combination] = half.answer
         if half.compile_seconds is not None:
-            result.first[combination], calls[combination] = half.compile_seconds, made[half.name]
+            result.first[combination] = half.compile_seconds
+            calls[combination] = made[half.name]
+
     seconds = seeded(lambda: interleaved(calls))
     result.eager_seconds = seconds.pop("eager")
     result.seconds = seconds

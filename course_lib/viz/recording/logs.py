@@ -13,7 +13,7 @@ import contextlib
 import os
 import re
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any
 
@@ -26,12 +26,62 @@ Say = Callable[[Any], str]
 
 @dataclass(frozen=True)
 class Log:
-    """A topic: what it is about, and what it says about which event ("" for nothing). `names_itself`: does that say of which
-    function?"""
+    """A topic: what it is about, and what it says about which event ("" for nothing).
+
+    names_itself: does that say of which function?"""
 
     about: str
     says: dict[type[events.Event], Say]
     names_itself: bool = False
+
+
+# ---- what is said ---------------------------------------------------------------------------------------------------
+
+
+def broke(event: events.GraphBroke) -> str:
+    return str(as_written(event.problem))
+
+
+def hint(event: events.GraphBroke) -> str:
+    """What can be done about a graph break, and where; "" where nothing is known."""
+    problem = as_written(event.problem)
+    if not problem.hint:
+        return ""
+    where = f" at {problem.location}" if problem.location else ""
+    return f"{problem.reason}{where}: {problem.hint}"
+
+
+def guards(event: events.GraphCaptured) -> str:
+    result = event.result
+    return "\n".join([f"{result.name}, {result.where}", *map(str, result.guards)])
+
+
+def size_guards(event: events.GraphCaptured) -> str:
+    return "\n".join(str(guard) for guard in event.result.guards if guard.kind == "sizes")
+
+
+def graph_code(event: events.GraphCaptured) -> str:
+    return f"{event.result.graph.code.strip()}\n\n{event.result.head.source}"
+
+
+def guard_failed(event: events.GuardFailed) -> str:
+    return f"{event.name}: {event.got}"
+
+
+def recompiled(event: events.Recompiled) -> str:
+    return f"{event.name} is compiled again: {event.entries} entries"
+
+
+def fell_back(event: events.FellBack) -> str:
+    return f"{event.what}: {event.why}"
+
+
+def joint_graph(event: events.JointTraced) -> str:
+    return f"joint graph\n{event.graph.code.strip()}"
+
+
+def partition(event: events.Partitioned) -> str:
+    return str(event.partition)
 
 
 def aot_graph(event: events.AtenTraced) -> str:
@@ -41,94 +91,111 @@ def aot_graph(event: events.AtenTraced) -> str:
     return f"{kind} graph\n{event.graph.code.strip()}"
 
 
+def schedule(event: events.Scheduled) -> str:
+    return str(event.schedule)
+
+
+def decisions(event: events.Scheduled) -> str:
+    return "\n".join(map(str, event.schedule.decisions))
+
+
 def kept_apart(event: events.Scheduled) -> str:
     """The fusion that would have saved most, had it been possible."""
-    lost = [
-        (d.answer.lost, str(d))
-        for d in event.schedule.decisions
-        if isinstance(d.answer, No) and d.answer.lost
-    ]
+    lost = []
+    for decision in event.schedule.decisions:
+        answer = decision.answer
+        if isinstance(answer, No) and answer.lost:
+            lost.append((answer.lost, str(decision)))
     return f"most bytes go through memory here: {max(lost)[1]}" if lost else ""
 
 
-def hint(event: events.GraphBroke) -> str:
-    """What can be done about a graph break, and where; "" where nothing is known."""
-    problem = as_written(event.problem)
-    where = f" at {problem.location}" if problem.location else ""
-    return f"{problem.reason}{where}: {problem.hint}" if problem.hint else ""
+def generated(event: events.KernelsBuilt) -> str:
+    return event.compiled.source
 
 
 LOGS: dict[str, Log] = {
     "graph_breaks": Log(
         "where a graph ended, why, and what can be done about it",
-        {events.GraphBroke: lambda e: str(as_written(e.problem))},
-        True,
+        {events.GraphBroke: broke},
+        names_itself=True,
     ),
     "guards": Log(
         "what each captured graph assumes, and the line that made it necessary",
-        {
-            events.GraphCaptured: lambda e: "\n".join(
-                [f"{e.result.name}, {e.result.where}", *map(str, e.result.guards)]
-            )
-        },
-        True,
+        {events.GraphCaptured: guards},
+        names_itself=True,
     ),
     "recompiles": Log(
         "which guard failed, and what was compiled again because of it",
         {
-            events.GuardFailed: lambda e: f"{e.name}: {e.got}",
-            events.Recompiled: lambda e: f"{e.name} is compiled again: {e.entries} entries",
-            events.FellBack: lambda e: f"{e.what}: {e.why}",
+            events.GuardFailed: guard_failed,
+            events.Recompiled: recompiled,
+            events.FellBack: fell_back,
         },
-        True,
+        names_itself=True,
     ),
-    "dynamic": Log(
-        "what is assumed about symbolic sizes",
-        {
-            events.GraphCaptured: lambda e: "\n".join(
-                str(g) for g in e.result.guards if g.kind == "sizes"
-            )
-        },
-    ),
+    "dynamic": Log("what is assumed about symbolic sizes", {events.GraphCaptured: size_guards}),
     "graph_code": Log(
         "each captured graph as Python, and the head that runs in the frame's place",
-        {
-            events.GraphCaptured: lambda e: (
-                e.result.graph.code.strip() + "\n\n" + e.result.head.source
-            )
-        },
+        {events.GraphCaptured: graph_code},
     ),
     "aot_graphs": Log(
         "the joint graph, what is kept between its halves, and each graph in ATen operators",
         {
-            events.JointTraced: lambda e: f"joint graph\n{e.graph.code.strip()}",
-            events.Partitioned: lambda e: str(e.partition),
+            events.JointTraced: joint_graph,
+            events.Partitioned: partition,
             events.AtenTraced: aot_graph,
         },
     ),
     "schedule": Log(
-        "the kernels in order, with the bytes that each moves",
-        {events.Scheduled: lambda e: str(e.schedule)},
+        "the kernels in order, with the bytes that each moves", {events.Scheduled: schedule}
     ),
-    "fusion": Log(
-        "every fusion decision with its reason",
-        {events.Scheduled: lambda e: "\n".join(map(str, e.schedule.decisions))},
-    ),
+    "fusion": Log("every fusion decision with its reason", {events.Scheduled: decisions}),
     "output_code": Log(
-        "all that was generated: kernels and wrapper",
-        {events.KernelsBuilt: lambda e: e.compiled.source},
+        "all that was generated: kernels and wrapper", {events.KernelsBuilt: generated}
     ),
     "perf_hints": Log(
         "what costs time and can be changed",
-        {
-            events.FellBack: lambda e: f"{e.what}: {e.why}",
-            events.GraphBroke: hint,
-            events.Scheduled: kept_apart,
-        },
+        {events.FellBack: fell_back, events.GraphBroke: hint, events.Scheduled: kept_apart},
     ),
 }
 """Name → topic."""
+
+
+# ---- saying it ------------------------------------------------------------------------------------------------------
+
+CELL = re.compile(r"/\S*ipykernel_\d+/\d+\.py")
+"""The file that a notebook's cell pretends to be."""
 _listening = contextlib.ExitStack()
+
+
+class Speaker:
+    """Says on stderr what the chosen logs have to say about each event."""
+
+    def __init__(self, names: Iterable[str]) -> None:
+        self.names = list(names)
+        self.at_the_call = AtTheCall()
+        self.frame = ""
+
+    def __call__(self, event: events.Event) -> None:
+        event = self.at_the_call(event)
+        if isinstance(event, events.FrameSeen):
+            self.frame = f"{event.name}: "
+        elif isinstance(event, events.StageTimed) and event.stage == "guards":
+            # A frame ends with this stage. What is built later is not for a frame.
+            self.frame = ""
+
+        for name in self.names:
+            for kind, text in LOGS[name].says.items():
+                if isinstance(event, kind):
+                    self.say(name, text(event))
+
+    def say(self, name: str, said: str) -> None:
+        """A line, with what belongs to it indented."""
+        if not said:
+            return
+        said = CELL.sub("this notebook", said.replace("\n", "\n    "))
+        frame = "" if LOGS[name].names_itself else self.frame
+        print(f"[{name}] {frame}{said}", file=sys.stderr)
 
 
 def set_logs(*names: str) -> None:
@@ -136,31 +203,10 @@ def set_logs(*names: str) -> None:
     for name in names:
         if name not in LOGS:
             raise ValueError(f"there is no log '{name}'; there are {', '.join(LOGS)}")
+
     _listening.close()
-
-    frame, at_the_call = "", AtTheCall()
-
-    def say(event: events.Event) -> None:
-        nonlocal frame
-        event = at_the_call(event)
-        if isinstance(event, events.FrameSeen):
-            frame = f"{event.name}: "
-        elif isinstance(event, events.StageTimed) and event.stage == "guards":
-            # the last: what is built later is not for a frame
-            frame = ""
-        for name in names:
-            for kind, text in LOGS[name].says.items():
-                if isinstance(event, kind) and (said := text(event)):
-                    said = re.sub(
-                        r"/\S*ipykernel_\d+/\d+\.py", "this notebook", said.replace("\n", "\n    ")
-                    )
-                    print(
-                        f"[{name}] {'' if LOGS[name].names_itself else frame}{said}",
-                        file=sys.stderr,
-                    )
-
     if names:
-        _listening.enter_context(events.listener(say))
+        _listening.enter_context(events.listener(Speaker(names)))
 
 
 def from_environment(wanted: str) -> None:
@@ -168,9 +214,12 @@ def from_environment(wanted: str) -> None:
     names = [name.strip() for name in wanted.split(",") if name.strip()]
     if "help" in names:
         print("\n".join(f"{name:<13} {log.about}" for name, log in LOGS.items()), file=sys.stderr)
-    if unknown := [name for name in names if name not in LOGS and name != "help"]:
+
+    unknown = [name for name in names if name not in LOGS and name != "help"]
+    if unknown:
+        there_are = ", ".join(LOGS)
         print(
-            f"COURSE_LOGS: there is no log {', '.join(unknown)}; there are {', '.join(LOGS)}",
+            f"COURSE_LOGS: there is no log {', '.join(unknown)}; there are {there_are}",
             file=sys.stderr,
         )
     set_logs(*(name for name in names if name in LOGS))

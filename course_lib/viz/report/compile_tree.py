@@ -71,27 +71,33 @@ class Build:
     seconds: dict[str, float] = field(default_factory=dict)
 
     @property
+    def traced(self) -> Any:
+        """The ATen graph that was made first; None if there is none."""
+        if self.joint is not None:
+            return self.joint
+        return self.programs[0].aten if self.programs else None
+
+    @property
     def captured(self) -> Any:
         """The captured graph that this was made of, if it is known."""
-        traced = (
-            self.joint
-            if self.joint is not None
-            else self.programs[0].aten
-            if self.programs
-            else None
-        )
-        origins = (
-            (node.meta.get("origin") for node in traced.graph.nodes) if traced is not None else ()
-        )
-        return next((origin.graph for origin in origins if origin is not None), None)
+        if self.traced is None:
+            return None
+        for node in self.traced.graph.nodes:
+            origin = node.meta.get("origin")
+            if origin is not None:
+                return origin.graph
+        return None
 
     @property
     def first_line(self) -> str:
         """'model.py:12', the first line of the program in the captured graph; '' if none is known."""
-        places = (
-            (written_at(node) for node in self.captured.nodes) if self.captured is not None else ()
-        )
-        return next((str(place) for place in places if place is not None), "")
+        if self.captured is None:
+            return ""
+        for node in self.captured.nodes:
+            location = written_at(node)
+            if location is not None:
+                return str(location)
+        return ""
 
 
 def names_of(graph: Any) -> tuple[str, ...]:

@@ -44,22 +44,21 @@ class Budget:
 
     def code(self, source: str, language: str) -> str:
         """Source with colours, while there is room; then without."""
-        coloured = self.bytes_left > 0
-        shown = (
-            block(source.rstrip(), language)
-            if coloured
-            else f"<pre>{escape(source.rstrip())}</pre>"
-        )
-        self.bytes_left -= len(shown) if coloured else 0
+        source = source.rstrip()
+        shown = f"<pre>{escape(source)}</pre>"
+        if self.bytes_left > 0:
+            shown = block(source, language)
+            self.bytes_left -= len(shown)
         return f'<div class="cl-code" tabindex="0">{shown}</div>'
+
+
+# ---- functions ------------------------------------------------------------------------------------------------------
 
 
 def tree(recording: Recording, functions: list[Function], budget: Budget) -> str:
     """All functions."""
-    return "".join(
-        function_html(recording, function, budget, len(functions) <= OPEN_UP_TO)
-        for function in functions
-    )
+    opened = len(functions) <= OPEN_UP_TO
+    return "".join(function_html(recording, one, budget, opened) for one in functions)
 
 
 def function_html(recording: Recording, function: Function, budget: Budget, opened: bool) -> str:
@@ -67,9 +66,10 @@ def function_html(recording: Recording, function: Function, budget: Budget, open
     at = place(*split(function.where)) if function.where else ""
     title = f"<b>{escape(function.title)}</b> <span class='cl-dim'>{escape(at)}</span> "
     title += f"{plural(len(function.compiles), 'compile')}, {human_seconds(function.took)}"
-    inner = "".join(compile_html(recording, compile, budget) for compile in function.compiles)
-    inner += "".join(function_html(recording, below, budget, True) for below in function.below)
-    return fold(title, inner, opened, "cl-fn")
+
+    parts = [compile_html(recording, compile, budget) for compile in function.compiles]
+    parts += [function_html(recording, below, budget, True) for below in function.below]
+    return fold(title, "".join(parts), opened, "cl-fn")
 
 
 def split(where: str) -> tuple[str, int | None]:
@@ -80,31 +80,52 @@ def split(where: str) -> tuple[str, int | None]:
 
 def fold(title: str, inner: str, opened: bool = False, kind: str = "") -> str:
     """Something to unfold; `title` and `inner` are HTML."""
-    kind = f' class="{kind}"' if kind else ""
-    return f"<details{kind}{' open' if opened else ''}><summary>{title}</summary><div class='cl-inside'>{inner}</div></details>"
+    attributes = f' class="{kind}"' if kind else ""
+    if opened:
+        attributes += " open"
+    inside = f"<div class='cl-inside'>{inner}</div>"
+    return f"<details{attributes}><summary>{title}</summary>{inside}</details>"
+
+
+# ---- one compile ----------------------------------------------------------------------------------------------------
 
 
 def compile_html(recording: Recording, compile: Compile, budget: Budget) -> str:
     """One compile in full."""
-    mark = "✂" if compile.problems else "◆" if compile.is_recompile else "·"
-    title = f"{mark} compile {compile.number}: {escape(compile.reason)} → {escape(compile.outcome)}, {human_seconds(compile.took)}"
+    title = f"{mark_of(compile)} compile {compile.number}: {escape(compile.reason)} → "
+    title += f"{escape(compile.outcome)}, {human_seconds(compile.took)}"
     stages = " · ".join(f"{stage} {human_seconds(took)}" for stage, took in compile.seconds.items())
+
+    # Why it was compiled
     parts = [f'<p id="c{compile.number}" class="cl-dim">{escape(stages)}</p>']
     if compile.by_itself:
         parts.append(f"<p>{escape(compile.by_itself)}.</p>")
     if compile.failures:
         failed = "".join(f"<li>{escape(told(failure))}</li>" for failure in compile.failures)
-        parts.append(
-            f"<p>Guards of the entries that were there and did not hold:</p><ol>{failed}</ol>"
-        )
+        parts.append("<p>Guards of the entries that were there and did not hold:</p>")
+        parts.append(f"<ol>{failed}</ol>")
+
+    # What came of it
     parts += [card_of(recording, problem).embedded for problem in compile.problems]
     if compile.in_eager:
-        parts.append(f"<div class='cl-torn'>{escape(compile.in_eager)}</div>")
+        parts.append(torn(compile.in_eager))
     if compile.result is not None:
         parts += captured_html(compile.result, budget)
     for number, build in enumerate(compile.builds):
         parts += build_html(compile, build, number, budget)
     return fold(title, "".join(parts))
+
+
+def mark_of(compile: Compile) -> str:
+    """✂ for a compile with a graph break, ◆ for one that made one more entry."""
+    if compile.problems:
+        return "✂"
+    return "◆" if compile.is_recompile else "·"
+
+
+def torn(sentence: str) -> str:
+    """Why something runs otherwise than compiled."""
+    return f"<div class='cl-torn'>{escape(sentence)}</div>"
 
 
 def captured_html(result: Any, budget: Budget) -> list[str]:
@@ -123,120 +144,114 @@ def build_html(compile: Compile, build: Build, number: int, budget: Budget) -> l
     """What the back half made of the graph."""
     parts = []
     if len(compile.builds) > 1:
-        parts.append(
-            f"<p><b>Built for sizes {number + 1}</b> <span class='cl-dim'>{escape(sizes_of(build))}</span></p>"
-        )
+        sizes = f"<span class='cl-dim'>{escape(sizes_of(build))}</span>"
+        parts.append(f"<p><b>Built for sizes {number + 1}</b> {sizes}</p>")
     if build.fell_back:
-        parts.append(
-            f"<div class='cl-torn'>The graph runs operation by operation: {escape(build.fell_back)}</div>"
-        )
+        parts.append(torn(f"The graph runs operation by operation: {build.fell_back}"))
+
     if build.partition is not None:
         partition, signature = build.partition, build.joint.meta.get("signature")
-        inner = f"<p>{escape(partition)}</p>" + budget.draw(
-            lambda: joint_graph(partition, signature)
-        )
+        drawing = budget.draw(lambda: joint_graph(partition, signature))
+        inner = f"<p>{escape(partition)}</p>{drawing}"
         parts.append(fold("forward and backward, and what is kept between them", inner))
-    for program in build.programs:
-        parts.append(program_html(compile, program, budget))
+    parts += [program_html(compile, program, budget) for program in build.programs]
     return parts
 
 
-def sizes_of(build: Build) -> str:
-    """The shapes of a build's inputs, and those that are numbers."""
-    graph = (
-        build.joint
-        if build.joint is not None
-        else build.programs[0].aten
-        if build.programs
-        else None
-    )
-    values = (
-        [node.meta.get("val") for node in graph.graph.find_nodes(op="placeholder")]
-        if graph is not None
-        else []
-    )
-    shapes = [
-        str(list(v.shape)) if hasattr(v, "shape") else f"{v:.4g}"
-        for v in values
-        if hasattr(v, "shape") or isinstance(v, (int, float))
-    ]
-    return ", ".join(shapes[:6]) + ("…" if len(shapes) > 6 else "")
+def sizes_of(build: Build, most: int = 6) -> str:
+    """The shapes of a build's first inputs, and the values of those that are numbers."""
+    if build.traced is None:
+        return ""
+
+    told = []
+    for node in build.traced.graph.find_nodes(op="placeholder"):
+        value = node.meta.get("val")
+        if hasattr(value, "shape"):
+            told.append(str(list(value.shape)))
+        elif isinstance(value, (int, float)):
+            told.append(f"{value:.4g}")
+    return ", ".join(told[:most]) + ("…" if len(told) > most else "")
+
+
+# ---- one ATen graph -------------------------------------------------------------------------------------------------
 
 
 def program_html(compile: Compile, program: Program, budget: Budget) -> str:
     """One ATen graph on its way to kernels."""
-    aten = program.aten
+    aten, schedule = program.aten, program.schedule
     count = sum(node.op == "call_function" for node in aten.graph.nodes)
-    parts = [fold(f"{count} ATen operators", budget.code(aten.code.strip(), "python"))]
     title = f"{program.part}: {plural(count, 'operator')}"
-    if program.schedule is not None:
-        schedule = program.schedule
-        title += f" → {plural(len(schedule.kernels), 'kernel')}, {human_bytes(schedule.bytes_after)} through memory"
+    if schedule is not None:
+        title += f" → {plural(len(schedule.kernels), 'kernel')}"
+        title += f", {human_bytes(schedule.bytes_after)} through memory"
         title += f" instead of {human_bytes(schedule.bytes_before)}"
-        parts.append(
-            fold(
-                "fusion: what runs together, and why the rest does not",
-                fusion_html(program, budget),
-            )
-        )
+
+    parts = [fold(f"{count} ATen operators", budget.code(aten.code.strip(), "python"))]
+    if schedule is not None:
+        parts.append(fusion_html(program, budget))
     if program.plan is not None:
-        use = MemoryUse(program.schedule, program.plan)
-        text = f"memory: peak {human_bytes(use.peak_bytes)}, {human_bytes(use.unplanned_peak)} if each operation ran alone"
-        parts.append(fold(escape(text), budget.draw(lambda: use.picture)))
+        parts.append(memory_html(program, budget))
     if program.measured:
-        rows = [
-            (escape(p.kernel), escape(p.choice), escape(timings(p.seconds)))
-            for p in program.measured
-        ]
-        parts.append(
-            fold("chosen by measuring", html_table(rows, ("kernel", "chosen", "measured")))
-        )
+        parts.append(measured_html(program))
     if program.compiled is not None:
         parts.append(kernels_html(compile, program, budget))
     return fold(escape(title), "".join(parts), len(compile.programs) == 1)
 
 
-def timings(seconds: dict[str, float]) -> str:
-    return (
-        ", ".join(f"{name} {human_seconds(took)}" for name, took in seconds.items())
-        or "not measured"
-    )
-
-
 def fusion_html(program: Program, budget: Budget) -> str:
-    decisions = program.schedule.decisions
-    rows = [(escape(d.producer), escape(d.consumer), escape(d.answer)) for d in decisions]
-    table = (
-        html_table(rows, ("first", "second", "decision"))
-        if rows
-        else "<p>There was nothing to decide.</p>"
-    )
-    return budget.draw(lambda: fusion_of(program.schedule, program.loops)) + fold(
-        plural(len(rows), "decision"), table
-    )
+    """The loops before and after, and every decision."""
+    rows = []
+    for decision in program.schedule.decisions:
+        rows.append(tuple(map(escape, (decision.producer, decision.consumer, decision.answer))))
+    table = "<p>There was nothing to decide.</p>"
+    if rows:
+        table = html_table(rows, ("first", "second", "decision"))
+
+    drawing = budget.draw(lambda: fusion_of(program.schedule, program.loops))
+    decisions = fold(plural(len(rows), "decision"), table)
+    return fold("fusion: what runs together, and why the rest does not", drawing + decisions)
+
+
+def memory_html(program: Program, budget: Budget) -> str:
+    """What lies in memory when."""
+    use = MemoryUse(program.schedule, program.plan)
+    title = f"memory: peak {human_bytes(use.peak_bytes)}"
+    title += f", {human_bytes(use.unplanned_peak)} if each operation ran alone"
+    return fold(escape(title), budget.draw(lambda: use.picture))
+
+
+def measured_html(program: Program) -> str:
+    """What was tried for which kernel, and how long each took."""
+    rows = []
+    for one in program.measured:
+        rows.append(tuple(map(escape, (one.kernel, one.choice, timings(one.seconds)))))
+    return fold("chosen by measuring", html_table(rows, ("kernel", "chosen", "measured")))
+
+
+def timings(seconds: dict[str, float]) -> str:
+    """'library 12 µs, loops 8 µs'."""
+    told = [f"{name} {human_seconds(took)}" for name, took in seconds.items()]
+    return ", ".join(told) or "not measured"
 
 
 def kernels_html(compile: Compile, program: Program, budget: Budget) -> str:
     """Everything that was generated."""
     compiled = program.compiled
-    parts = [
-        fold(
-            "the wrapper: allocates, calls kernels and library",
-            budget.code(compiled.wrapper_source, "python"),
-        )
-    ]
+    wrapper = budget.code(compiled.wrapper_source, "python")
+    parts = [fold("the wrapper: allocates, calls kernels and library", wrapper)]
+
     for kernel, source in zip(program.schedule.fused, compiled.kernels, strict=False):
-        inner = f'<div id="{anchor(compile, program, kernel)}">{budget.code(source.source, source.language)}</div>'
-        parts.append(
-            fold(
-                f"<code>{escape(source.name)}</code> <span class='cl-dim'>{escape(kernel)}</span>",
-                inner,
-            )
-        )
+        code = budget.code(source.source, source.language)
+        inner = f'<div id="{anchor(compile, program, kernel)}">{code}</div>'
+        title = f"<code>{escape(source.name)}</code> <span class='cl-dim'>{escape(kernel)}</span>"
+        parts.append(fold(title, inner))
+
     found = " (found on disk)" if compiled.cached else ""
     return fold(f"code: {plural(len(compiled.kernels), 'generated kernel')}{found}", "".join(parts))
 
 
 def anchor(compile: Compile, program: Program, kernel: Any) -> str:
     """The id of a kernel's code on the page."""
-    return f"k{compile.number}-{compile.programs.index(program)}-{program.schedule.kernels.index(kernel)}"
+    part = compile.programs.index(program)
+    number = program.schedule.kernels.index(kernel)
+    return f"k{compile.number}-{part}-{number}"

@@ -214,6 +214,7 @@ def tip_of(node: fx.Node) -> str:
 def draw(nodes: list[fx.Node], operations: list[fx.Node], stage: str, alt: str) -> str:
     """The graph as SVG. Raises NoGraphviz."""
     dot = empty_graph()
+    dot.attr("edge", arrowsize="0.7", penwidth="1.3")
     tips: dict[str, str] = {}
     folded = folded_parameters(nodes)
     shown = set(operations)
@@ -245,15 +246,15 @@ def draw(nodes: list[fx.Node], operations: list[fx.Node], stage: str, alt: str) 
     return themed(render(dot.source), alt, tips)
 
 
-def empty_graph() -> Any:
-    """A graph of Graphviz with our looks. Raises NoGraphviz."""
+def empty_graph(ranksep: str = "0.28", nodesep: str = "0.22") -> Any:
+    """A graph of Graphviz with our looks. `ranksep`, `nodesep`: inches between levels and between boxes. Raises NoGraphviz."""
     try:
         import graphviz
     except ImportError:
         raise NoGraphviz from None
 
     dot = graphviz.Digraph()
-    dot.attr(bgcolor="transparent", rankdir="TB", ranksep="0.28", nodesep="0.22", margin="0.05")
+    dot.attr(bgcolor="transparent", rankdir="TB", ranksep=ranksep, nodesep=nodesep, margin="0.05")
     dot.attr(
         "node",
         shape="box",
@@ -263,7 +264,6 @@ def empty_graph() -> Any:
         margin="0.2,0.06",
         height="0.3",
     )
-    dot.attr("edge", arrowsize="0.7", penwidth="1.3")
     return dot
 
 

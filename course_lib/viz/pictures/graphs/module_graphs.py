@@ -10,7 +10,8 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
+from dataclasses import dataclass
 from itertools import groupby
 from typing import Any
 
@@ -23,6 +24,7 @@ from course_lib.viz.pictures.graphs.fx_graphs import (
     NO_GRAPHVIZ,
     NoGraphviz,
     bold_width,
+    empty_graph,
     faint,
     in_a_box,
     is_operation,
@@ -39,6 +41,18 @@ from course_lib.viz.pictures.graphs.fx_graphs import (
 MOST, FEW = 16, 4
 """At most so many modules are told apart; so few say too little."""
 
+Path = tuple[str, ...]
+"""The steps to a module: ('self', '.layers', '[3]')."""
+
+
+# ---- which module an operation belongs to ---------------------------------------------------------------------------
+
+
+def captured_operation(node: fx.Node) -> fx.Node | None:
+    """The captured operation that a traced node came from; a captured one is its own."""
+    origin = node.meta.get("origin", node)
+    return origin if isinstance(origin, fx.Node) and is_operation(origin) else None
+
 
 def steps(path: str) -> list[str]:
     """`self.layers[3].weight` → ['self', '.layers', '[3]', '.weight']."""
@@ -48,129 +62,142 @@ def steps(path: str) -> list[str]:
 def module_of(node: fx.Node) -> list[str]:
     """The steps to the module whose code an operation is, or was captured from; none if it stands in a function."""
     node = captured_operation(node) or node
+    path = node.meta.get("module", "")
+
     stack = node.meta.get("nn_module_stack")
-    path = (
-        list(stack.values())[-1][0].replace("L['self']", "self")
-        if stack
-        else node.meta.get("module", "")
-    )
+    if stack:
+        innermost = list(stack.values())[-1]
+        path = innermost[0].replace("L['self']", "self")
     return steps(readable_path(path))
 
 
 def modules_of(operations: Iterable[fx.Node], most: int = MOST) -> dict[fx.Node, str]:
     """Operation → its module, as deep in the tree of modules as it goes with at most `most` of them. Where all modules but a few
     are layers of one list, several layers in a row share a name: 'self.layers[0] … [3]'."""
-    exact = {node: module_of(node) for node in operations}
-    told = lambda depth: list(dict.fromkeys(tuple(path[:depth]) for path in exact.values()))
-    deepest = max(map(len, exact.values()), default=0)
-    depth = next((d for d in range(deepest, 1, -1) if len(told(d)) <= most), 1)
-    names = {path: "".join(path) or "the function itself" for path in told(depth)}
-    if len(names) <= FEW and depth < deepest:
-        names, depth = {}, depth + 1
-        for _, layers in groupby(
-            sorted(told(depth), key=len),
-            key=lambda path: path[: depth - 1] if len(path) == depth else path,
-        ):
-            row = list(layers)
-            size = -(-len(row) // most)
-            for first in range(0, len(row), size):
-                some = row[first : first + size]
-                name = "".join(some[0]) or "the function itself"
-                names |= dict.fromkeys(some, name if len(some) == 1 else f"{name} … {some[-1][-1]}")
-    return {node: names[tuple(path[:depth])] for node, path in exact.items()}
+    paths = {node: tuple(module_of(node)) for node in operations}
+    deepest = max(map(len, paths.values()), default=0)
+    depth = 1
+    for deeper in range(deepest, 1, -1):
+        if len(cut_at(deeper, paths.values())) <= most:
+            depth = deeper
+            break
+
+    modules = cut_at(depth, paths.values())
+    if len(modules) > FEW or depth == deepest:
+        names = {path: name_of(path) for path in modules}
+    else:
+        # One step deeper there are too many: several layers in a row become one box.
+        depth += 1
+        names = names_of_rows(cut_at(depth, paths.values()), depth, most)
+    return {node: names[path[:depth]] for node, path in paths.items()}
 
 
-def captured_operation(node: fx.Node) -> fx.Node | None:
-    """The captured operation that a traced node came from; a captured one is its own."""
-    origin = node.meta.get("origin", node)
-    return origin if isinstance(origin, fx.Node) and is_operation(origin) else None
+def cut_at(depth: int, paths: Iterable[Path]) -> list[Path]:
+    """The modules that there are at a depth, each once, in the order in which they run."""
+    return list(dict.fromkeys(path[:depth] for path in paths))
+
+
+def name_of(path: Path) -> str:
+    return "".join(path) or "the function itself"
+
+
+def names_of_rows(modules: list[Path], depth: int, most: int) -> dict[Path, str]:
+    """Names that layers in a row share, so that each list of layers has at most `most` names."""
+
+    def list_of(path: Path) -> Path:
+        return path[: depth - 1] if len(path) == depth else path
+
+    names: dict[Path, str] = {}
+    for _, layers in groupby(sorted(modules, key=len), key=list_of):
+        row = list(layers)
+        size = -(-len(row) // most)
+        for first in range(0, len(row), size):
+            together = row[first : first + size]
+            name = name_of(together[0])
+            if len(together) > 1:
+                name += f" … {together[-1][-1]}"
+            names |= dict.fromkeys(together, name)
+    return names
+
+
+# ---- the picture ----------------------------------------------------------------------------------------------------
+
+
+@dataclass
+class Modules:
+    """The modules of a graph: how many operations each has, and which of them; tensors between them, and the inputs they read."""
+
+    counts: Counter[str]
+    kinds: dict[str, Counter[str]]
+    edges: list[tuple[str, str]]
+    reads: dict[str, fx.Node]
+
+
+def modules_in(graph: fx.Graph) -> Modules:
+    """`edges` are (from, to), each once. `reads`: the last input that a module reads, parameters aside."""
+    operations = [node for node in graph.nodes if is_operation(node)]
+    home = modules_of(operations)
+    found = Modules(Counter(home.values()), {}, [], {})
+
+    edges: dict[tuple[str, str], None] = {}
+    for node in operations:
+        found.kinds.setdefault(home[node], Counter())[op_name(node)] += 1
+        for source in node.all_input_nodes:
+            if source in home and home[source] != home[node]:
+                edges[home[source], home[node]] = None
+    found.edges = list(edges)
+
+    for node in graph.nodes:
+        if node.op == "placeholder" and not is_parameter(node):
+            # An input that is returned as it is has no reader in a module.
+            for user in filter(home.__contains__, node.users):
+                found.reads[home[user]] = node
+    return found
 
 
 @takes(gm=GRAPH, title=TEXT)
 def module_graph(gm: Any, title: str = "") -> Picture:
     """A captured graph with one box for each module: what a large graph looks like from afar."""
-    operations = [node for node in gm.graph.nodes if is_operation(node)]
-    home = modules_of(operations)
-    counts = Counter(home.values())
-    edges = Counter(
-        (home[source], home[node])
-        for node in operations
-        for source in node.all_input_nodes
-        if source in home
-    )
-    reads = {
-        home[user]: node
-        for node in gm.graph.nodes
-        if node.op == "placeholder" and not is_parameter(node)
-        for user in node.users
-    }
-    alt = f"{title or 'The graph'} by module: " + ", ".join(
-        f"{name} ({plural(count, 'operation')})" for name, count in counts.items()
-    )
-    kinds = {
-        name: Counter(op_name(node) for node in operations if home[node] == name) for name in counts
-    }
-    rows = [
-        (name, str(count), ", ".join(kind for kind, _ in kinds[name].most_common(6)))
-        for name, count in counts.items()
-    ]
+    modules = modules_in(gm.graph)
+    rows = []
+    for name, count in modules.counts.items():
+        mostly = [kind for kind, _ in modules.kinds[name].most_common(6)]
+        rows.append((name, str(count), ", ".join(mostly)))
     header = ("module", "operations", "mostly")
+
+    told = [f"{name} ({plural(count, 'operation')})" for name, count in modules.counts.items()]
+    alt = f"{title or 'The graph'} by module: {', '.join(told)}"
     caption = "The graph by module: a box is all operations of one module, or of layers in a row; arrows are tensors between them."
     try:
-        drawing = draw_modules(counts, [edge for edge in edges if edge[0] != edge[1]], reads, alt)
+        drawing = draw_modules(modules, alt)
     except NoGraphviz:
-        drawing, caption = (
-            html_table([tuple(map(escape, row)) for row in rows], header),
-            NO_GRAPHVIZ,
-        )
-    return Picture(
-        f'<div class="cl-scroll">{drawing}</div>', caption, alt + ".", columns(rows, header)
-    )
+        caption = NO_GRAPHVIZ
+        drawing = html_table([tuple(map(escape, row)) for row in rows], header)
+    body = f'<div class="cl-scroll">{drawing}</div>'
+    return Picture(body, caption, f"{alt}.", columns(rows, header))
 
 
-def draw_modules(
-    counts: Mapping[str, int],
-    edges: Iterable[tuple[str, str]],
-    reads: Mapping[str, fx.Node],
-    alt: str,
-) -> str:
+def draw_modules(modules: Modules, alt: str) -> str:
     """The modules as SVG. Raises NoGraphviz."""
-    try:
-        import graphviz
-    except ImportError:
-        raise NoGraphviz from None
-    dot = graphviz.Digraph()
-    dot.attr(bgcolor="transparent", rankdir="TB", ranksep="0.3", nodesep="0.25", margin="0.05")
-    dot.attr(
-        "node",
-        shape="box",
-        style="rounded,filled",
-        fontname="Helvetica",
-        fontsize="13",
-        margin="0.2,0.06",
-        height="0.3",
-    )
-    names = {name: f"m{number}" for number, name in enumerate(counts)}
-    for name, count in counts.items():
+    dot = empty_graph(ranksep="0.3", nodesep="0.25")
+    box = {name: f"m{number}" for number, name in enumerate(modules.counts)}
+
+    for name, count in modules.counts.items():
         label = lines_of(in_a_box(name), plural(count, "operation"))
-        dot.node(
-            names[name],
-            label,
-            color=COLOURS["capture"],
-            fillcolor=faint("capture", 0.16),
-            **bold_width(name),
-        )
-    for node in dict.fromkeys(reads.values()):
-        label = lines_of(in_a_box(source_of(node)), type_of(node))
-        dot.node(
-            node.name,
-            label,
-            color=COLOURS["runtime"],
-            fillcolor=faint("runtime", 0.12),
-            **bold_width(source_of(node)),
-        )
-    for name, node in reads.items():
-        dot.edge(node.name, names[name])
-    for one, other in edges:
-        dot.edge(names[one], names[other])
-    return themed(render(dot.source), alt, {number: name for name, number in names.items()})
+        add_box(dot, box[name], label, "capture", 0.16, name)
+    for node in dict.fromkeys(modules.reads.values()):
+        source = source_of(node)
+        label = lines_of(in_a_box(source), type_of(node))
+        add_box(dot, node.name, label, "runtime", 0.12, source)
+
+    for name, node in modules.reads.items():
+        dot.edge(node.name, box[name])
+    for start, end in modules.edges:
+        dot.edge(box[start], box[end])
+    return themed(render(dot.source), alt, {number: name for name, number in box.items()})
+
+
+def add_box(dot: Any, id: str, label: str, stage: str, strength: float, name: str) -> None:
+    """A box in a stage's colour; its `name` is drawn bold, which needs room."""
+    colours = {"color": COLOURS[stage], "fillcolor": faint(stage, strength)}
+    dot.node(id, label, **colours, **bold_width(name))
