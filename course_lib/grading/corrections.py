@@ -81,8 +81,8 @@ class Corrections:
                 self.by_key[one.key] = one
 
         kept = self._keep(table)
-        marks = "mark" if len(new) == 1 else "marks"
-        tell(f"grades.csv was changed by hand: {len(new)} {marks} corrected; it is kept as {kept}")
+        word = "mark" if len(new) == 1 else "marks"
+        tell(f"grades.csv was changed by hand: {len(new)} {word} corrected; it is kept as {kept}")
         if new:
             self._store()
 
