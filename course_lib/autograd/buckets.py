@@ -7,7 +7,7 @@ In PyTorch: `torch/_dynamo/backends/distributed.py` (`DDPOptimizer`).
 """
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import distributed, fx
@@ -16,27 +16,41 @@ from torch.utils._pytree import tree_leaves
 
 from course_lib.autograd.partition import node_bytes, part
 from course_lib.autograd.runtime import Program
-from course_lib.autograd.signature import memory
+from course_lib.autograd.signature import is_strided, memory
 from course_lib.capture.graph import STATE
+
+
+class Step(NamedTuple):
+    """One piece of a graph: what it takes from those before it, what it gives to those after it, and its program."""
+
+    inputs: list[fx.Node]
+    outputs: list[fx.Node]
+    program: Program
 
 
 def in_pieces(gm: fx.GraphModule, compile_piece: Callable[[fx.GraphModule], Program]) -> Program:
     """Compile each piece by itself; the result runs one after the other."""
-    if len(cut := pieces(gm)) == 1:
+    cut = pieces(gm)
+    if len(cut) == 1:
         return compile_piece(gm)
-    results, steps, there = list(gm.graph.output_node().args[0]), [], set[fx.Node]()
-    for piece in map(dict.fromkeys, cut):  # in order, and quick to ask
-        inputs = list(
-            dict.fromkeys(arg for node in piece for arg in node.all_input_nodes if arg not in piece)
-        )
-        outputs = [
-            node for node in piece if node in results or not node.users.keys() <= piece.keys()
-        ]
-        # an input of the graph may have become a result by a write
+
+    results = list(gm.graph.output_node().args[0])
+    steps: list[Step] = []
+    there: set[fx.Node] = set()
+    for operations in cut:
+        # A dictionary for its order, and because it is quick to ask
+        piece = dict.fromkeys(operations)
+        needed = [arg for node in piece for arg in node.all_input_nodes if arg not in piece]
+        inputs = list(dict.fromkeys(needed))
+        outputs = [n for n in piece if n in results or not n.users.keys() <= piece.keys()]
+
+        # An input of the graph may have become a result by a write.
         for node in there.intersection(inputs):
             node.meta["requires_grad"] = node.meta["val"].requires_grad
         there |= {*inputs, *outputs}
-        steps.append((inputs, outputs, compile_piece(part(gm, inputs, outputs, more=[*piece]))))
+        graph = part(gm, inputs, outputs, more=[*piece])
+        steps.append(Step(inputs, outputs, compile_piece(graph)))
+
     placeholders = gm.graph.find_nodes(op="placeholder")
 
     def run(*args: Any) -> tuple[Any, ...]:
@@ -51,54 +65,94 @@ def in_pieces(gm: fx.GraphModule, compile_piece: Callable[[fx.GraphModule], Prog
 def pieces(gm: fx.GraphModule) -> list[list[fx.Node]]:
     """The operations of the graph in order, a piece for each bucket of the DDP module whose forward runs (the last is small)."""
     operations = [node for node in gm.graph.nodes if node.op.startswith("call_")]
-    module = (
-        DistributedDataParallel._get_active_ddp_module() if distributed.is_available() else None
-    )
+    module = None
+    if distributed.is_available():
+        module = DistributedDataParallel._get_active_ddp_module()
     if module is None:
         return [operations]
+
+    ends = ends_of_pieces(operations)
     limit = min(distributed._DEFAULT_FIRST_BUCKET_BYTES, module.bucket_bytes_cap)
-    found, ends, met, size = [list[fx.Node]()], ends_of_pieces(operations), set[fx.Node](), 0.0
+    found: list[list[fx.Node]] = [[]]
+    met: set[fx.Node] = set()
+    size = 0.0
     for node in reversed(operations):
         if found[0] and size >= limit and node in ends:
-            found, size, limit = [[], *found], 0.0, module.bucket_bytes_cap
+            found.insert(0, [])
+            size, limit = 0.0, module.bucket_bytes_cap
+
         found[0].insert(0, node)
-        new = {
-            arg
-            for arg in node.all_input_nodes
-            if arg.op == "placeholder" and arg.meta.get("requires_grad")
-        } - met
-        size, met = size + sum(map(node_bytes, new)), met | new
-    # what has no parameter needs no piece
-    return found if size or len(found) == 1 else [[*found[0], *found[1]], *found[2:]]
+        new = parameters_of(node) - met
+        size += sum(map(node_bytes, new))
+        met |= new
+
+    # What has no parameter needs no piece.
+    if size == 0 and len(found) > 1:
+        first, second, *others = found
+        return [first + second, *others]
+    return found
+
+
+def parameters_of(node: fx.Node) -> set[fx.Node]:
+    """The inputs of the graph that an operation takes and that need a gradient."""
+    inputs = {arg for arg in node.all_input_nodes if arg.op == "placeholder"}
+    return {arg for arg in inputs if arg.meta.get("requires_grad")}
 
 
 def ends_of_pieces(operations: Sequence[fx.Node]) -> set[fx.Node]:
     """The operations behind which the graph may be cut: gradients are recorded there as before it, no other switch is turned
     anywhere (autocast, a level of `torch.func`), nothing in memory by then is written to later, and only tensors are needed."""
-    in_memory = lambda value: isinstance(value, torch.Tensor) and value.layout is torch.strided
-    tensors = lambda nodes: [
-        *filter(in_memory, tree_leaves([node.meta.get("val") for node in nodes]))
-    ]
+    if any(turns_other_switch(node) for node in operations):
+        return set()
+
     usual = records = torch.is_grad_enabled()
-    places = {node: place for place, node in enumerate(operations)}
-    ends, born, kept = dict[int, fx.Node](), dict[int, int](), list[range]()
-    for node, place in places.items():
-        operands, results = tensors(node.all_input_nodes), tensors([node])
+    ends: dict[int, fx.Node] = {}
+    for place, node in enumerate(operations):
         if node.target is torch._C._set_grad_enabled:
             records = node.args[0]
-        elif node.target in STATE or getattr(node.target, "__name__", "").endswith(
-            ("_nesting", "_dual_level")
-        ):
-            return set()
         if records == usual:
             ends[place] = node
+
+    kept = [*lives_of_others(operations), *lives_until_written(operations)]
+    return {node for place, node in ends.items() if not any(place in life for life in kept)}
+
+
+def turns_other_switch(node: fx.Node) -> bool:
+    """True for a switch that the pieces of a graph could not share."""
+    if node.target is torch._C._set_grad_enabled:
+        return False
+    name = getattr(node.target, "__name__", "")
+    return node.target in STATE or name.endswith(("_nesting", "_dual_level"))
+
+
+def lives_of_others(operations: Sequence[fx.Node]) -> list[range]:
+    """For each result that is no tensor: from where it is made to where it is used last. No piece can hand it on."""
+    places = {node: place for place, node in enumerate(operations)}
+    lives = []
+    for node, place in places.items():
         if not isinstance(node.meta.get("val"), torch.Tensor):
-            kept.append(
-                range(place, max((places.get(user, place) for user in node.users), default=place))
-            )
+            used = [places.get(user, place) for user in node.users]
+            lives.append(range(place, max(used, default=place)))
+    return lives
+
+
+def lives_until_written(operations: Sequence[fx.Node]) -> list[range]:
+    """For each write: from where the memory was first seen to the write. A piece between would have saved what was there."""
+    born: dict[int, int] = {}
+    lives = []
+    for place, node in enumerate(operations):
+        operands, results = strided_values(node.all_input_nodes), strided_values([node])
         for value in (*operands, *results):
             born.setdefault(memory(value), place)
+
         for value in operands:
-            if value._version and (not results or any(value is result for result in results)):
-                kept.append(range(born[memory(value)], place))
-    return {node for place, node in ends.items() if not any(place in together for together in kept)}
+            is_result = any(value is result for result in results)
+            if value._version and (is_result or not results):
+                lives.append(range(born[memory(value)], place))
+    return lives
+
+
+def strided_values(nodes: Sequence[fx.Node]) -> list[torch.Tensor]:
+    """The tensors that these nodes give, but for those that do not lie in memory in steps (sparse)."""
+    values = tree_leaves([node.meta.get("val") for node in nodes])
+    return [value for value in values if is_strided(value)]

@@ -42,12 +42,13 @@ def choose_templates(graph: LoopGraph, codegen: str, schedule: Scheduling) -> Lo
 
     default, ours = schedule(graph), schedule(with_loops(graph, loops))
     regions = regions_of(default, ours, loops)
+    acting = names_of(node for node in graph.nodes if acts(node))
     chosen: dict[Node, list[Node]] = {}
     for call, parts in loops.items():
         region = next(each for each in regions if names_of(parts) <= each)
         ends = ends_of(region, [*default.kernels, *ours.kernels], graph.returned)
-        # What nobody reads is not computed.
-        if not ends.stores:
+        # What nobody reads is not computed, and what does more than compute is not run for measuring.
+        if not ends.stores or region & acting:
             continue
 
         pieces = {
@@ -110,6 +111,11 @@ def joined(sets: Iterable[set[str]]) -> list[set[str]]:
     return found
 
 
+def acts(node: Node) -> bool:
+    """True for a call that does more than compute: it draws random numbers, say."""
+    return isinstance(node, ExternKernel) and node.acts
+
+
 @dataclass(frozen=True)
 class Ends:
     """What a part of a program reads, and what it must store: names of buffers."""
@@ -136,7 +142,11 @@ def piece(graph: LoopGraph, ends: Ends) -> LoopGraph:
     outputs = [graph.buffers[name].view() for name in sorted(ends.stores)]
 
     # Of what writes none of the inputs, all that the outputs need
-    inside = [node for node in graph.nodes if node.buffers and not names_of([node]) & ends.reads]
+    inside = []
+    for node in graph.nodes:
+        is_input = bool(names_of([node]) & ends.reads)
+        if not is_input and not acts(node):
+            inside.append(node)
     live, _ = live_nodes(inside, record_all(inside, graph.buffers), set(ends.stores))
     return LoopGraph([*inputs], live, outputs)
 

@@ -314,6 +314,23 @@ def test_the_rival_of_a_product_before_a_softmax_has_its_scaling_in_the_softmax(
     ]  # fmt: skip
 
 
+def test_what_draws_random_numbers_is_not_run_for_measuring(measured):
+    """A dropout between two products, by torch's own generator: its mask is eager's, though both products were measured."""
+
+    def layers(x, w, v):
+        return F.dropout((x @ w).relu(), 0.5, True) @ v
+
+    calls = measured(library=2.0, template=1.0)
+    options = {"codegen": CODEGEN, "autotune": True, "fallback_random": True}
+    inputs = [numbers(20, 64), numbers(64, 33), numbers(33, 70)]
+    with torch.no_grad():
+        cl.compile(layers, options=options)(*inputs)
+    programs = [program for program in calls if isinstance(program, runtime.CompiledGraph)]
+    assert len(programs) == 4
+    for program in programs:
+        assert "bernoulli" not in program.source and "dropout" not in program.source
+
+
 def test_the_choice_is_remembered(measured):
     calls = measured(library=2.0, template=1.0)
     run(feed_forward, feed_forward_inputs())
