@@ -210,3 +210,15 @@ def test_a_wrong_number_of_graphs_shows_the_guards_that_failed():
         check_graphs(2, 1, "graphs", "", many)
     with pytest.raises(CheckFailed):
         check_graphs(True, 1, "graphs")
+
+
+def test_in_a_notebook_a_failed_check_shows_its_text_and_no_lines_of_the_course(capsys):
+    from IPython.core.interactiveshell import InteractiveShell
+
+    shell = InteractiveShell()
+    shell.run_cell(
+        "from course_lib.grading import check_equal\ncheck_equal(1, 2, 'a sum', 'it is')"
+    )
+    said = "".join(capsys.readouterr())
+    assert "CheckFailed: \nWhat:     a sum\nWhy:      it is\n" in said and "Expected: 2" in said
+    assert "checks.py" not in said and "Traceback" not in said
