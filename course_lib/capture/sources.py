@@ -1,9 +1,9 @@
 """Where a value came from.
 
 A `Source` is a path from the frame to an object: `self._modules['ln']._parameters['weight']`. It prints as the Python expression
-that finds the object again on the next call; guards test it there, and the head fetches graph inputs through it. A `Guard` is one
-assumption about the object at a source, as Python tests, with the user's line behind it. `Unsupported`: where capture stopped.
-In PyTorch: `torch/_dynamo/source.py` (`LocalSource`, `AttrSource`, ...), `exc.py` (`Unsupported`); `torch/_guards.py` (`Guard`).
+that finds the object again on the next call; guards test it there (`tests.py`), and the head fetches graph inputs through it.
+`Unsupported`: where capture stopped.
+In PyTorch: `torch/_dynamo/source.py` (`LocalSource`, `AttrSource`, `GetItemSource`, ...), `exc.py` (`Unsupported`).
 """
 
 import builtins
@@ -22,11 +22,25 @@ from course_lib.twin import model_of
 
 MOVED = (AttributeError, LookupError, TypeError, ArithmeticError, ValueError, RuntimeError)
 """What looking up a path may raise when the objects on it have changed: then the guard does not hold."""
+
+
+def is_finite(number: Any) -> bool:
+    """Is this a float, and neither infinite nor NaN?"""
+    return type(number) is float and math.isfinite(number)
+
+
 HELPERS: dict[str, Any] = {
-    "modules": sys.modules, "torch": torch, "math": math, "CellType": CellType, "FunctionType": FunctionType,
-    "MethodType": MethodType, "MOVED": MOVED, "class_version": class_version, "model_of": model_of,
-    "is_finite": lambda number: type(number) is float and math.isfinite(number),
-}  # fmt: skip
+    "modules": sys.modules,
+    "torch": torch,
+    "math": math,
+    "CellType": CellType,
+    "FunctionType": FunctionType,
+    "MethodType": MethodType,
+    "MOVED": MOVED,
+    "class_version": class_version,
+    "model_of": model_of,
+    "is_finite": is_finite,
+}
 """What heads and checks use by name. Other modules add to it."""
 # Where an `nn.Module` keeps what a user knows as its attributes
 REGISTRIES = "_parameters", "_buffers", "_modules"
@@ -34,9 +48,26 @@ FUNCTION = "__func"  # The name by which checks and heads know the frame's funct
 
 
 @dataclass(frozen=True)
+class Attribute:
+    """The last step of a path is `.name`."""
+
+    name: str
+
+
+@dataclass(frozen=True)
+class Item:
+    """The last step of a path is `[key]`."""
+
+    key: Any
+
+
+@dataclass(frozen=True)
 class Source:
     """A path to an object: what is written after (and before) the expression of `base`, the path it hangs on; a root has none.
-    `pretty`: what a user would write; `alone`: without its base. `in_dict`: read from `__dict__`, as `__getattr__` is slow."""
+
+    `pretty`: what a user would write; `alone`: without its base. `in_dict`: read from `__dict__`, as `__getattr__` is slow.
+    `step`: what the last step is, where it is a plain one.
+    """
 
     after: str
     base: "Source | None" = None
@@ -45,6 +76,7 @@ class Source:
     alone: bool = False
     module: str = ""  # Of the root `Imported(module)`
     in_dict: bool = field(default=False, compare=False)
+    step: Attribute | Item | None = field(default=None, compare=False)
 
     def from_base(self, base: str) -> str:
         """The Python expression, given the expression of `base`."""
@@ -68,16 +100,23 @@ class Source:
     @property
     def shown(self) -> str:
         """The expression as the user would write it: `self.ln.weight`, not `self._modules['ln']._parameters['weight']`."""
-        if (
-            self.base
-            and self.base.base
-            and self.base.after[1:] in REGISTRIES
-            and self.after[0] == "["
-        ):
-            base, key = self.base.base.shown, self.after[2:-2]
-            return f"{base}[{key}]" if key.isdigit() else f"{base}.{key}"
+        registry = self.base
+        if registry and registry.base and registry.is_registry and isinstance(self.step, Item):
+            module, key = registry.base.shown, self.step.key
+            return f"{module}[{key}]" if str(key).isdigit() else f"{module}.{key}"
+
         base = self.base.shown if self.base and not self.alone else ""
         return self.from_base(base) if self.pretty is None else base + self.pretty
+
+    @property
+    def is_registry(self) -> bool:
+        """Does a module keep its parameters, buffers or children there?"""
+        return isinstance(self.step, Attribute) and self.step.name in REGISTRIES
+
+    @property
+    def is_own_dict(self) -> bool:
+        """Is it the `__dict__` of an object?"""
+        return self.step == Attribute("__dict__")
 
     @property
     def is_variable(self) -> bool:
@@ -88,13 +127,13 @@ class Source:
         """`base.name`"""
         if keyword.iskeyword(name):
             return Source(f", {name!r})", self, "getattr(", f".{name}")
-        return Source(
-            f".{name}", self, pretty="" if self.alone and name == "cell_contents" else None
-        )
+        # of a variable in a cell, a user knows the variable only
+        pretty = "" if self.alone and name == "cell_contents" else None
+        return Source(f".{name}", self, pretty=pretty, step=Attribute(name))
 
     def item(self, key: Any) -> "Source":
         """`base[key]`"""
-        return Source(f"[{key!r}]", self)
+        return Source(f"[{key!r}]", self, step=Item(key))
 
     def type(self) -> "Source":
         """`type(base)`"""
@@ -106,7 +145,8 @@ class Source:
 
     def variable(self, name: str, at: str = "") -> "Source":
         """A global variable: an item of the dict `base`; or one of an enclosing function, in a cell of the function `base`."""
-        return Source(at or f"[{name!r}]", self, pretty=name, alone=True)
+        step = None if at else Item(name)
+        return Source(at or f"[{name!r}]", self, pretty=name, alone=True, step=step)
 
     def __str__(self) -> str:
         return self.shown
@@ -114,12 +154,15 @@ class Source:
 
 def variables(names: Any) -> dict[str, str]:
     """What heads and checks call the parameters: their names, unless they use such a one themselves (`type`, `torch`)."""
-    free = lambda new, name: (
-        not hasattr(builtins, new) and new not in HELPERS and (new == name or new not in names)
-    )
-    return {
-        name: next(new for n in range(99) if free(new := name + "_" * n, name)) for name in names
-    }
+    return {name: variable_for(name, names) for name in names}
+
+
+def variable_for(name: str, names: Any) -> str:
+    """A parameter's own name, with as many `_` behind it as it takes to be free."""
+    called = name
+    while hasattr(builtins, called) or called in HELPERS or (called != name and called in names):
+        called += "_"
+    return called
 
 
 def Local(name: str, called: str = "") -> "Source":

@@ -16,7 +16,7 @@ from typing import Any
 import torch
 
 from course_lib.capture import FUNCTION, Guard, SameAs, Source
-from course_lib.capture.sources import HELPERS
+from course_lib.capture.sources import HELPERS, Attribute
 from course_lib.capture.tests import Operator, SwitchIs, has_literal
 from course_lib.guards.tensors import in_c, looks_of
 
@@ -132,8 +132,8 @@ class Body:
             self.variables[source] = name
 
             looked_up = source.from_base(found)
-            if source.in_dict:
-                looked_up = f"{found}[{source.after[1:]!r}]"
+            if source.in_dict and isinstance(source.step, Attribute):
+                looked_up = f"{found}[{source.step.name!r}]"
             self.lines.append(f"{name} = {looked_up}")
         return self.variables[source]
 

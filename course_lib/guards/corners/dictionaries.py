@@ -17,7 +17,7 @@ import torch
 
 from course_lib.capture import FUNCTION, Guard, SameAs, Source
 from course_lib.capture.calls.modules import HOOKS
-from course_lib.capture.sources import REGISTRIES
+from course_lib.capture.sources import Item
 from course_lib.capture.tests import AnotherObject, Equals, Is, SameObject, TypeIs
 from course_lib.guards.tensors import has_dict_versions, looks_of
 from course_lib.guards.writing import Body, Names, shortcut
@@ -126,13 +126,14 @@ class Paths:
             return False
 
         # in the `__dict__` of an object, or that itself
-        if path.in_dict or path.after == ".__dict__":
+        if path.in_dict or path.is_own_dict:
             return True
         holds_items = self.is_dict(base) or self.types.get(base) is tuple
-        return path.after[0] == "[" and holds_items and self.stays(base)
+        return isinstance(path.step, Item) and holds_items and self.stays(base)
 
     def is_dict(self, path: Source) -> bool:
-        return path.after[1:] in (*REGISTRIES, "__dict__") or self.types.get(path) is dict
+        """Is a dictionary there, by what the path is or by a guard?"""
+        return path.is_registry or path.is_own_dict or self.types.get(path) is dict
 
     def holders(self, found: dict[Source, str]) -> dict[Source, Source]:
         """Each dictionary on the way, and what it is noted by: the object whose `__dict__` it is, or itself.
@@ -141,6 +142,6 @@ class Paths:
         holders = {}
         for path in found:
             if self.is_dict(path) and self.stays(path):
-                owner = path.base if path.after == ".__dict__" else None
+                owner = path.base if path.is_own_dict else None
                 holders[path] = owner or path
         return dict(sorted(holders.items(), key=lambda pair: self.stays(pair[1])))
