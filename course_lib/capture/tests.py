@@ -163,10 +163,10 @@ class AnotherObject(Test):
 
 
 class LengthIs(Test):
-    """It has this many items. (`SEQUENCE_LENGTH`)"""
+    """It has this many items. `counted`: how they are counted. (`SEQUENCE_LENGTH`)"""
 
-    def __init__(self, length: int) -> None:
-        super().__init__("len({})", "==", length)
+    def __init__(self, length: int, counted: str = "len({})") -> None:
+        super().__init__(counted, "==", length)
 
 
 class KeysAre(Test):

@@ -16,6 +16,7 @@ import torch
 
 from course_lib.capture.calls.tables import FUNCTIONS, TYPES
 from course_lib.capture.corners.torch_functions import tensor_of
+from course_lib.capture.rebuild import BY_TYPE, write_name
 from course_lib.capture.shapes import SYMBOLIC, concrete
 from course_lib.capture.sources import HELPERS, Source, Unsupported
 from course_lib.capture.stand_ins.make import OF_TYPE
@@ -48,6 +49,11 @@ def of_numbers(it: Machine, function: Any, /, *args: Any, **kwargs: Any) -> Any:
         f"calls numpy.{function.__name__}, of which capture knows nothing",
         "use torch's function, or call it outside the compiled function",
     )
+
+
+def made_of_numbers(cls: Any, it: Machine, *args: Any, **kwargs: Any) -> Any:
+    """`numpy.float32(2)`: a number of NumPy's."""
+    return of_numbers(it, cls, *args, **kwargs)
 
 
 def is_plain(value: Any) -> bool:
@@ -89,4 +95,8 @@ BEFORE: dict[str, Any] = {
 }
 FUNCTIONS |= {getattr(torch, name): functools.partial(tensor_of_array, name) for name in BEFORE}
 TYPES |= {np.ufunc: of_numbers, type(np.prod): of_numbers}
-OF_TYPE |= {cls: number for cls in (*np.sctypeDict.values(),) if issubclass(cls, NUMBERS)}
+for cls in {*np.sctypeDict.values()}:
+    if issubclass(cls, NUMBERS):
+        OF_TYPE[cls] = number
+        FUNCTIONS[cls] = functools.partial(made_of_numbers, cls)
+        BY_TYPE[cls] = write_name

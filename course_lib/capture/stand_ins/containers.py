@@ -48,10 +48,20 @@ class Container:
         return tuple(range(self.base.__len__(self.obj)))
 
     @property
+    def base_name(self) -> str:
+        """How guards name the builtin type."""
+        module, name = self.base.__module__, self.base.__name__
+        return name if module == "builtins" else f"modules[{module!r}].{name}"
+
+    @property
     def dict_class(self) -> str:
         """How guards name the type whose `keys` and `values` they call."""
-        ordered = self.base is collections.OrderedDict
-        return "modules['collections'].OrderedDict" if ordered else "dict"
+        return self.base_name if self.base is collections.OrderedDict else "dict"
+
+    @property
+    def counted(self) -> str:
+        """How guards ask for the length. A class of the user's may say otherwise what `len` is."""
+        return "len({})" if self.is_builtin else f"{self.base_name}.__len__({{}})"
 
     def key_source(self, place: int) -> Source:
         """Where the key at this place is found."""
@@ -63,7 +73,7 @@ class Container:
             return Source(f")][{place}]", self.source, f"[*{self.dict_class}.values(")
         if self.is_builtin or self.base is tuple:
             return self.source.item(key)
-        kind = "dict" if self.is_keyed else "list"
+        kind = "dict" if self.is_keyed else self.base_name
         return Source(f", {key!r})", self.source, f"{kind}.__getitem__(", f"[{key!r}]")
 
 
@@ -116,7 +126,7 @@ def assume_keys(world: World, outside: Container, keys: tuple[Any, ...], named: 
             tests.append(PrintsAs(repr(keys), listed))
     else:
         kind = "length"
-        tests.append(LengthIs(len(keys)))
+        tests.append(LengthIs(len(keys), outside.counted))
     if outside.base is collections.deque:
         tests.append(Test("{}.maxlen", "==", outside.obj.maxlen))
     world.assume(outside.source, kind, *tests)

@@ -19,6 +19,7 @@ from course_lib.capture.stand_ins.containers import container, set_of_constants
 from course_lib.capture.stand_ins.instances import cell, instance
 from course_lib.capture.stand_ins.iterators import iterator
 from course_lib.capture.stand_ins.kinds import BY_VALUE, SCALARS
+from course_lib.capture.stand_ins.slots import in_slots
 from course_lib.capture.stand_ins.tensors import tensor
 
 if TYPE_CHECKING:
@@ -75,12 +76,15 @@ def bound_builtin(world: World, obj: Any, source: Source) -> Any:
 
 
 def partial(world: World, obj: Any, source: Source) -> Any:
-    """`functools.partial(f, ...)` without attributes of its own."""
-    if type(obj) is not functools.partial or own_dict(obj):
+    """`functools.partial(f, ...)`. `functools.update_wrapper` gives it attributes of its own."""
+    if type(obj) is not functools.partial:
         return GO_ON
     world.assume_type(obj, source)
     function, args, keywords = parts(world, obj, source, "func", "args", "keywords")
-    return world.know(functools.partial(function, *args, **keywords), obj, source).stand_in
+    known = world.know(functools.partial(function, *args, **keywords), obj, source)
+    if own_dict(obj):
+        known.attributes = in_slots(known.stand_in)
+    return known.stand_in
 
 
 def parts(world: World, obj: Any, source: Source, *names: str) -> list[Any]:

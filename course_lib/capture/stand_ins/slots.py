@@ -10,6 +10,9 @@ from typing import Any
 from course_lib.capture.classes import HEAP_TYPE, MISSING, is_a
 from course_lib.capture.sources import HELPERS
 
+LAYOUT = {"__vectorcalloffset__", "__dictoffset__", "__weaklistoffset__"}
+"""Entries with which a class written in C tells CPython where things lie: no attributes."""
+
 
 def is_slot(found: Any) -> bool:
     """Is this class attribute a fixed place in each instance? So is what a cell holds."""
@@ -22,7 +25,7 @@ def slots(cls: type) -> list[str]:
     for base in cls.__mro__:
         if base.__flags__ & HEAP_TYPE or issubclass(base, (Exception, types.CellType)):
             names += [name for name, found in base.__dict__.items() if is_slot(found)]
-    return names
+    return [name for name in names if name not in LAYOUT]
 
 
 def in_slots(value: Any) -> dict[str, Any]:
