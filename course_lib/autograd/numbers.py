@@ -5,7 +5,8 @@ Out: `Lifted`: the same graph, in which tensors without dimensions stand for suc
 
 A graph is built once for each set of sizes. Were a number a part of that set, each value would cost a compile. Python computes
 with it as before, in Python's order and with its digits (`1 - 0.9 ** n`); only what meets a tensor in the end becomes an input.
-That is for arithmetic with float32 and float64 tensors, where a number and a float64 tensor without dimensions give the same.
+That is for arithmetic with floating-point tensors, where a number and a float64 tensor without dimensions give the same
+(with float16 and bfloat16: if it is rounded as eager rounds, see `Lifting.combine`).
 In PyTorch: `wrap_symfloat` in `torch/_dynamo/variables/builder.py`, `torch/fx/passes/_tensorify_python_scalars.py`.
 """
 
@@ -27,6 +28,18 @@ ARITHMETIC: set[Any] = {
     *(torch.mul, torch.add, torch.sub, torch.div),
     *("mul", "add", "sub", "div", "mul_", "add_", "sub_", "div_"),
 }
+IN_PLACE = {
+    operator.imul,
+    operator.iadd,
+    operator.isub,
+    operator.itruediv,
+    "mul_",
+    "add_",
+    "sub_",
+    "div_",
+}
+FACTORS = {operator.mul, operator.truediv, torch.mul, torch.div, "mul", "div"}
+HALVES = (torch.float16, torch.bfloat16)
 EXACT = 2**53  # Up to here float64 has every integer
 
 
@@ -94,20 +107,75 @@ class Lifting:
 
         if factor in self.changing and list(node.kwargs) == ["alpha"]:
             if self.agree(node, a) and self.agree(node, b):
-                with self.graph.inserting_before(node):
-                    product = self.graph.call_function(operator.mul, (b, self.input_for(factor)))
-                product.meta = {**node.meta, "val": b.meta["val"]}
-                node.args, node.kwargs = (a, product), {}
-        elif not node.kwargs and b in self.changing and self.agree(node, a):
-            node.args = a, self.input_for(b)
-        elif not node.kwargs and a in self.changing and self.agree(node, b):
-            node.args = self.input_for(a), b
+                self.add_multiple(node, a, b, factor)
+        elif node.kwargs:
+            return
+        elif b in self.changing and self.agree(node, a):
+            self.combine(node, a, b, tensor_first=True)
+        elif a in self.changing and self.agree(node, b):
+            if node.target is operator.truediv:
+                # Python asks the tensor, whose answer is `tensor.reciprocal() * number`: rounded twice
+                b = self.reciprocal(node, b)
+                node.target = operator.mul
+            self.combine(node, b, a, tensor_first=False)
+
+    def combine(self, node: fx.Node, tensor: fx.Node, number: fx.Node, tensor_first: bool) -> None:
+        """Give the operation a tensor in the place of the number, so that all is rounded as in eager on a CPU."""
+        value, wide = node.meta["val"], False
+        if value.dtype in HALVES:
+            # a factor stays as exact as float32; what is added becomes a half first
+            wide = node.target in FACTORS
+        with self.graph.inserting_before(node):
+            stands_for = self.input_for(number)
+            if wide:
+                tensor = self.converted(tensor, torch.float32)
+            elif value.dtype in HALVES:
+                stands_for = self.converted(stands_for, value.dtype)
+        node.args = (tensor, stands_for) if tensor_first else (stands_for, tensor)
+        if wide:
+            self.round_result(node, value)
+
+    def round_result(self, node: fx.Node, value: torch.Tensor) -> None:
+        """The operation computes in float32 now: whoever uses it gets the dtype of `value`."""
+        with self.graph.inserting_after(node):
+            rounded = self.converted(node, value.dtype)
+        node.replace_all_uses_with(rounded, delete_user_cb=lambda user: user is not rounded)
+        node.meta["val"], rounded.meta["val"] = value.float(), value
+
+    def converted(self, tensor: fx.Node, dtype: torch.dtype) -> fx.Node:
+        made = self.graph.call_method("to", (tensor, dtype))
+        made.meta = {**tensor.meta, "val": tensor.meta["val"].to(dtype)}
+        return made
+
+    def reciprocal(self, node: fx.Node, tensor: fx.Node) -> fx.Node:
+        with self.graph.inserting_before(node):
+            made = self.graph.call_method("reciprocal", (tensor,))
+        made.meta = {**node.meta, "val": tensor.meta["val"].reciprocal()}
+        return made
+
+    def add_multiple(self, node: fx.Node, a: fx.Node, b: fx.Node, factor: fx.Node) -> None:
+        """`a + factor * b`, or `a - factor * b`. Of halves eager rounds the factor and the sum, and not the product."""
+        value = node.meta["val"]
+        is_half = value.dtype in HALVES
+        with self.graph.inserting_before(node):
+            number = self.input_for(factor)
+            if is_half:
+                number = self.converted(self.converted(number, value.dtype), torch.float32)
+                a, b = self.converted(a, torch.float32), self.converted(b, torch.float32)
+            product = self.graph.call_function(operator.mul, (b, number))
+        product.meta = {**node.meta, "val": b.meta["val"]}
+
+        node.args, node.kwargs = (a, product), {}
+        if is_half:
+            self.round_result(node, value)
 
     def agree(self, node: fx.Node, operand: Any) -> bool:
         """Has the operand the result's dtype, also beside a float64 tensor without dimensions?"""
         if not isinstance(operand, fx.Node) or not is_real(operand):
             return False
         value, result = operand.meta["val"], node.meta["val"]
+        if result.dtype in HALVES and node.target in IN_PLACE:
+            return False
         return value.dtype == result.dtype and (value.ndim > 0 or value.dtype == torch.float64)
 
     def input_for(self, number: fx.Node) -> fx.Node:
@@ -142,4 +210,8 @@ def numbers_from_outside(graph: fx.Graph) -> set[fx.Node]:
 
 def is_real(node: fx.Node) -> bool:
     value = node.meta.get("val")
-    return isinstance(value, torch.Tensor) and value.dtype in (torch.float32, torch.float64)
+    return isinstance(value, torch.Tensor) and value.dtype in (
+        torch.float32,
+        torch.float64,
+        *HALVES,
+    )
