@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from course_lib import frames
+from course_lib.capture.tests import TypeIs
 from course_lib.viz.kit.style import escape, human_seconds
 from course_lib.viz.kit.user_lines import is_own, same_break
 from course_lib.viz.pictures.guards.guard_tables import about, cause_of, told
@@ -341,7 +342,8 @@ BY_KIND = {
 
 def tests_a_number(guard: Any) -> bool:
     """Is the type that the guard asks for a number's?"""
-    return any(test.op == "is" and test.right in (int, float, complex) for test in guard.tests)
+    numbers = (int, float, complex)
+    return any(isinstance(test, TypeIs) and test.right in numbers for test in guard.tests)
 
 
 def sets(what: str, cause: Any) -> bool:

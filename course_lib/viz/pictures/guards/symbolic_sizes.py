@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from course_lib.capture.tests import SizeIs, SizesAre
 from course_lib.viz.kit.asked import Kind, each, takes
 from course_lib.viz.kit.style import SMALL, Picture, plural
 from course_lib.viz.kit.svg import Svg, text_width
@@ -32,7 +33,7 @@ def is_about_size(guard: Any, test: Any) -> bool:
         return True
 
     is_argument = getattr(guard.source, "base", None) is None
-    is_size = "shape" in test.left and test.op == "=="
+    is_size = isinstance(test, (SizesAre, SizeIs))
     is_number = guard.kind == "value" and type(test.right) is int
     return is_argument and (is_size or is_number)
 
