@@ -76,21 +76,35 @@ def ablate(
 
 def ablation_table(outcomes: Sequence[Outcome], bytes_of: Mapping[str, int]) -> Picture:
     """What each compiler made, and how fast it is. Times are no part of the text: they are never twice the same."""
+    header = ("", "kernels", "bytes through memory", "against eager", "result")
     rows, plain = [], []
     for outcome in outcomes:
-        ratio, program = speedup(outcome, outcomes, "eager"), outcome.program
-        kernels = (
-            f"{count(program.kernels, 'kernel')}, {count(program.library_calls or 0, 'library call')}"
-            if program
-            else ""
-        )
-        moved = human_bytes(bytes_of[outcome.name]) if bytes_of.get(outcome.name) else "–"
-        result = outcome.problem or ("as eager" if program else "")
-        plain.append((outcome.name, kernels, moved, result))
-        against = f"{ratio:.2f}× as fast" if ratio is not None and program else "–"
-        rows.append([escape(cell) for cell in (*plain[-1][:3], against, result)])
-    header = ("", "kernels", "bytes through memory", "against eager", "result")
+        moved = bytes_of.get(outcome.name)
+        made = (outcome.name, kernels_in_words(outcome), human_bytes(moved) if moved else "–")
+        result = outcome.problem or ("as eager" if outcome.program else "")
+        plain.append((*made, result))
+        cells = (*made, against_eager(outcome, outcomes), result)
+        rows.append(list(map(escape, cells)))
+
+    told = "; ".join(", ".join(filter(None, row)) for row in plain)
+    alt = f"Ablation: {told}."
     caption = "All of the compiler, then without one part: what the part was worth is the difference to the first line."
-    alt = "Ablation: " + "; ".join(", ".join(filter(None, row)) for row in plain) + "."
     body = f'<div class="cl-scroll">{html_table(rows, header, (2, 3))}</div>'
     return Picture(body, caption, alt, columns(plain, (*header[:3], header[-1])))
+
+
+def kernels_in_words(outcome: Outcome) -> str:
+    """'3 kernels, 1 library call'; "" for eager."""
+    program = outcome.program
+    if not program:
+        return ""
+    calls = count(program.library_calls or 0, "library call")
+    return f"{count(program.kernels, 'kernel')}, {calls}"
+
+
+def against_eager(outcome: Outcome, outcomes: Sequence[Outcome]) -> str:
+    """'1.50× as fast'; a dash for eager itself, and where one of the two was not timed."""
+    ratio = speedup(outcome, outcomes, "eager")
+    if ratio is None or not outcome.program:
+        return "–"
+    return f"{ratio:.2f}× as fast"

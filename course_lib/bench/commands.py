@@ -10,9 +10,10 @@ import argparse
 import contextlib
 import dataclasses
 import functools
+import math
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from typing import Any, TextIO
 
 import torch
@@ -42,15 +43,13 @@ def main(argv: Sequence[str] | None = None) -> int:
     except report.MissingPackage as missing:
         print(f"course bench: {missing}", file=sys.stderr)
         return 2
-    args.dtype = (
-        DTYPES[args.dtype]
-        if args.dtype
-        else torch.float16
-        if args.device.startswith("cuda")
-        else torch.float32
-    )
+    args.dtype = DTYPES[args.dtype] if args.dtype else usual_dtype(args.device)
     with float32_matmul_precision("high"):  # as the text's script sets it
         return int(args.run(args))
+
+
+def usual_dtype(device: str) -> torch.dtype:
+    return torch.float16 if device.startswith("cuda") else torch.float32
 
 
 def parser() -> argparse.ArgumentParser:
@@ -158,7 +157,7 @@ def positive(text: str) -> int:
     return value
 
 
-# ---- the subcommands ----------------------------------------------------------------------------------------------------
+# ---- the subcommands ------------------------------------------------------------------------------------------------
 
 
 def tinyblock(args: argparse.Namespace) -> int:
@@ -188,18 +187,14 @@ def tinyblock(args: argparse.Namespace) -> int:
         file=out,
     )
     print(report.programs(outcomes), file=out)
-    place = told["machine"]["gpu"] if args.device.startswith("cuda") else told["machine"]["cpu"]
-    environment = f"{place} / {str(args.dtype).removeprefix('torch.')}" + (
-        " / training" if args.train else ""
-    )
+    place = told["machine"]["gpu" if args.device.startswith("cuda") else "cpu"]
+    environment = f"{place} / {str(args.dtype).removeprefix('torch.')}"
+    if args.train:
+        environment += " / training"
     print("\n" + report.markdown_rows(outcomes, environment, args.mode, shape), file=out)
     if args.plot:
         report.plot(args.plot, f"TinyBlock {' × '.join(map(str, shape))}, {environment}", outcomes)
-    save(
-        args,
-        told,
-        {"shape": shape, "results": [report.as_json(outcome, outcomes) for outcome in outcomes]},
-    )
+    save(args, told, {"shape": shape, "results": all_as_json(outcomes)})
     return status(outcomes)
 
 
@@ -213,59 +208,48 @@ def overhead(args: argparse.Namespace) -> int:
     print(f"\n{report.programs(outcomes)}", file=out)
     parts = guard_cost.measure(args.iters, not args.no_torch_compile)
     print(f"\n{guard_cost.table(parts)}", file=out)
-    rows = {
-        row: {name: sample.seconds for name, sample in samples.items()}
-        for row, samples in parts.items()
-    }
-    save(
-        args,
-        told,
-        {"results": [report.as_json(outcome, outcomes) for outcome in outcomes], "parts": rows},
-    )
+    seconds = {}
+    for row, samples in parts.items():
+        seconds[row] = {name: sample.seconds for name, sample in samples.items()}
+    save(args, told, {"results": all_as_json(outcomes), "parts": seconds})
     return status(outcomes)
 
 
 def kernels(args: argparse.Namespace) -> int:
     """Small functions, one kernel each, and the memory bandwidth they reach."""
-    out = report.text_stream(args.json)
     known = {function.__name__: (function, shapes) for function, shapes in models.FUNCTIONS.items()}
-    for name in args.names:
-        if name not in known:
-            print(
-                f"course bench: there is no function '{name}'; there are {', '.join(known)}",
-                file=sys.stderr,
-            )
-            return 2
+    if is_unknown(args.names, "function", known):
+        return 2
+
+    out = report.text_stream(args.json)
     told = machine.describe()
-    print(machine.summary(told), file=out, flush=True)
+    say(out, machine.summary(told))
     results, worst = {}, 0
     for name in args.names or known:
         function, shapes = known[name]
         inputs = functools.partial(models.random_inputs, shapes, args.device, args.dtype, args.rows)
         outcomes = run(args, Workload(name, function, inputs))
+
         given = inputs()
         moved = sum(tensor.nbytes for tensor in (*given, function(*given)))
-        print(
-            f"\n{name}{tuple(tuple(tensor.shape) for tensor in given)}\n{report.table(outcomes)}",
-            file=out,
-        )
-        rates = [
-            f"{each.name} {moved / each.samples.median / 1e9:.1f}"
-            for each in outcomes
-            if each.samples
-        ]
-        print(
-            f"GB/s if inputs and output moved once: {', '.join(rates)}\n{report.programs(outcomes)}",
-            file=out,
-            flush=True,
-        )
-        results[name] = {
-            "bytes": moved,
-            "results": [report.as_json(outcome, outcomes) for outcome in outcomes],
-        }
+        say(out, f"\n{name}{tuple(tuple(tensor.shape) for tensor in given)}")
+        say(out, report.table(outcomes))
+        say(out, f"GB/s if inputs and output moved once: {rates(outcomes, moved)}")
+        say(out, report.programs(outcomes))
+
+        results[name] = {"bytes": moved, "results": all_as_json(outcomes)}
         worst = max(worst, status(outcomes))
     save(args, told, {"functions": results})
     return worst
+
+
+def rates(outcomes: Sequence[Outcome], moved: int) -> str:
+    """'eager 8.2, course_lib 12.1': GB/s of those that were timed."""
+    found = []
+    for outcome in outcomes:
+        if outcome.samples:
+            found.append(f"{outcome.name} {moved / outcome.samples.median / 1e9:.1f}")
+    return ", ".join(found)
 
 
 def suite(args: argparse.Namespace) -> int:
@@ -273,58 +257,47 @@ def suite(args: argparse.Namespace) -> int:
     out = report.text_stream(args.json)
     if args.device.startswith("cuda"):
         return on_gpu(args, out)
-    chosen = [
-        case
-        for name, case in suite_.known().items()
-        if not args.names or any(word in name for word in args.names)
-    ]
+
+    known = suite_.known()
+    chosen = [case for name, case in known.items() if is_asked_for(name, args.names)]
     if not chosen:
-        print(
-            f"course bench: no case is called so; there are {', '.join(suite_.known())}",
-            file=sys.stderr,
-        )
+        print(f"course bench: no case is called so; there are {', '.join(known)}", file=sys.stderr)
         return 2
+
     told = machine.describe()
     kept = not args.fresh_memory and suite_.keep_memory()
+    memory = "given back to the system: large results page-fault"
+    if kept:
+        memory = "kept by the C library for the next"
     copy = eager.copy_bandwidth()
-    memory = (
-        "kept by the C library for the next"
-        if kept
-        else "given back to the system: large results page-fault"
-    )
-    print(
-        f"{machine.summary(told)}\ncopy bandwidth {copy / 1e9:.1f} GB/s; freed memory is {memory}\n",
-        file=out,
-        flush=True,
-    )
+    say(out, machine.summary(told))
+    say(out, f"copy bandwidth {copy / 1e9:.1f} GB/s; freed memory is {memory}\n")
+
     rows, everything = [], []
     for case in chosen:
         outcomes = run(args, case.workload)
-        rows.append(
-            suite_.line_of(
-                case, outcomes, copy, library_share(case.workload, args.iters, args.min_time)
-            )
-        )
+        share = library_share(case.workload, args.iters, args.min_time)
+        rows.append(suite_.line_of(case, outcomes, copy, share))
         everything.append(outcomes)
+        say(out, "  ".join(rows[-1]))
         problems = "; ".join(f"{each.name}: {each.problem}" for each in outcomes if each.problem)
-        print("  ".join(rows[-1]) + (f"\n    {problems}" if problems else ""), file=out, flush=True)
-    print(f"\n{suite_.table(rows)}\n", file=out)
-    means = [
-        f"{suite_.geometric_mean(everything, base):.2f}x {base}"
-        for base in ("eager", "torch.compile")
-    ]
-    print(
+        if problems:
+            say(out, f"    {problems}")
+
+    means = []
+    for base in ("eager", "torch.compile"):
+        means.append(f"{suite_.geometric_mean(everything, base):.2f}x {base}")
+    say(out, f"\n{suite_.table(rows)}\n")
+    say(
+        out,
         f"geometric mean: {', '.join(means)}. '!' marks what is missed; 'copy': share of the copy bandwidth reached",
-        file=out,
     )
-    print(
+    say(
+        out,
         "'library': share of our time that matrix products and other library calls take by themselves",
-        file=out,
     )
-    results = {
-        case.name: [report.as_json(o, os) for o in os]
-        for case, os in zip(chosen, everything, strict=True)
-    }
+
+    results = {case.name: all_as_json(each) for case, each in zip(chosen, everything, strict=True)}
     save(args, told, {"copy_bandwidth": copy, "cases": results})
     return max(map(status, everything))
 
@@ -334,18 +307,21 @@ def on_gpu(args: argparse.Namespace, out: TextIO) -> int:
     from course_lib.bench import gpu_suite
 
     told, copy, start = machine.describe(), gpu_suite.copy_bandwidth(), time.perf_counter()
-    print(f"{machine.summary(told)}\ncopy bandwidth {copy / 1e9:.0f} GB/s\n", file=out, flush=True)
-    chosen = [(c, c.contenders(not args.no_torch_compile)) for c in gpu_suite.cases()]
+    say(out, f"{machine.summary(told)}\ncopy bandwidth {copy / 1e9:.0f} GB/s\n")
+
+    chosen = [(case, case.contenders(not args.no_torch_compile)) for case in gpu_suite.cases()]
     case, several = gpu_suite.ablation()
     chosen.insert(-4, (dataclasses.replace(case, name="ablation: " + case.name), several))
+
     rows: list[tuple[str, ...]] = [gpu_suite.HEAD]
     results, worst = {}, 0
     for case, several in chosen:
-        if args.names and not any(word in case.name for word in args.names):
+        if not is_asked_for(case.name, args.names):
             continue
         if args.seconds and time.perf_counter() - start > args.seconds:
-            print(f"{case.name}: left out, the time is up", file=out, flush=True)
+            say(out, f"{case.name}: left out, the time is up")
             continue
+
         outcomes = compare.compare(
             case.workload,
             several,
@@ -356,71 +332,65 @@ def on_gpu(args: argparse.Namespace, out: TextIO) -> int:
         )
         new = gpu_suite.lines_of(case, outcomes, copy)
         rows += new
-        print("\n".join("  ".join(row) for row in new), file=out, flush=True)
+        say(out, "\n".join("  ".join(row) for row in new))
         for each in outcomes:
-            notes = "; ".join(
-                filter(None, [each.problem, *(each.program.fallbacks if each.program else [])])
-            )
-            print(f"    {each.name}: {notes}\n" if notes else "", end="", file=out, flush=True)
-        results[case.name] = [report.as_json(o, outcomes) for o in outcomes]
+            notes = [each.problem, *(each.program.fallbacks if each.program else [])]
+            if any(notes):
+                say(out, f"    {each.name}: {'; '.join(filter(None, notes))}")
+
+        # Saved after each case: the time may be up before the last.
+        results[case.name] = all_as_json(outcomes)
         worst = max(worst, status(outcomes))
+        save(args, told, {"copy_bandwidth": copy, "cases": results})
         torch._dynamo.reset()
         course_lib.reset()
         torch.cuda.empty_cache()
-        save(args, told, {"copy_bandwidth": copy, "cases": results})
     print("\n" + report.columns(rows), file=out)
     return worst
 
 
 def compile(args: argparse.Namespace) -> int:
     """The whole first call, in fresh processes: nothing on disk, others compiled before, the same compiled before."""
-    for name in args.names:
-        if name not in models.FIRST_CALLS:
-            print(
-                f"course bench: there is no workload '{name}'; there are {', '.join(models.FIRST_CALLS)}",
-                file=sys.stderr,
-            )
-            return 2
+    if is_unknown(args.names, "workload", models.FIRST_CALLS):
+        return 2
+
     out = report.text_stream(args.json)
     told = machine.describe()
-    print(machine.summary(told) + "\n", file=out, flush=True)
+    say(out, machine.summary(told) + "\n")
     contenders = ["course_lib"] if args.no_torch_compile else ["course_lib", "torch.compile"]
-    runs: dict[tuple[str, str], dict[str, first_call.FirstCall]] = {}
     chosen = args.names or [name for name in models.FIRST_CALLS if name != first_call.SMALL]
+
+    runs: dict[tuple[str, str], dict[str, first_call.FirstCall]] = {}
     for workload, situation, who, one in first_call.situations(chosen, contenders, args):
         runs.setdefault((workload, situation), {})[who] = one
-        print(
-            f"{workload}, {situation}, {who}: {one.problem or f'{one.total:.2f} s'}",
-            file=out,
-            flush=True,
-        )
+        say(out, f"{workload}, {situation}, {who}: {one.problem or f'{one.total:.2f} s'}")
     print("\n" + first_call.table(runs), file=out)
-    rows = [
-        {"workload": w, "caches": at, **{who: vars(one) for who, one in by.items()}}
-        for (w, at), by in runs.items()
-    ]
+
+    rows = []
+    for (workload, situation), by_name in runs.items():
+        costs = {who: vars(one) for who, one in by_name.items()}
+        rows.append({"workload": workload, "caches": situation, **costs})
     save(args, told, {"runs": rows})
-    return int(any(by["course_lib"].problem for by in runs.values()))
+    return int(any(by_name["course_lib"].problem for by_name in runs.values()))
 
 
 def memory(args: argparse.Namespace) -> int:
     """Whether memory stays flat over thousands of compiles and a million calls."""
     out = report.text_stream(args.json)
     told = machine.describe()
-    print(f"{machine.summary(told)}\nbackend {args.backend}\n", file=out, flush=True)
+    say(out, f"{machine.summary(told)}\nbackend {args.backend}\n")
+
+    series = {
+        "compiles": leaks.compiles(args.compiles, args.backend),
+        "calls": leaks.calls(args.calls, args.backend),
+    }
     found = {}
-    for name, several in (
-        ("compiles", leaks.compiles(args.compiles, args.backend)),
-        ("calls", leaks.calls(args.calls, args.backend)),
-    ):
+    for name, several in series.items():
         seen = list(several)
         found[name] = [vars(reading) for reading in seen]
         bytes_, objects = leaks.gained(seen)
-        print(
-            f"{name}\n{leaks.table(seen)}\neach leaves {bytes_:.1f} bytes and {objects:.4f} objects behind\n",
-            file=out,
-            flush=True,
-        )
+        say(out, f"{name}\n{leaks.table(seen)}")
+        say(out, f"each leaves {bytes_:.1f} bytes and {objects:.4f} objects behind\n")
     save(args, told, found)
     return 0
 
@@ -429,26 +399,50 @@ def peak(args: argparse.Namespace) -> int:
     """The most memory that a training step takes, in fresh processes."""
     out = report.text_stream(args.json)
     told = machine.describe()
-    names = ["eager", "course_lib"] + ["torch.compile"] * (not args.no_torch_compile)
-    print(
-        f"{machine.summary(told)}\nMB that a training step takes at its height\n",
-        file=out,
-        flush=True,
-    )
-    found = {
-        work: {who: peak_.measure(who, work, args.device, args.dtype) for who in names}
-        for work in models.TRAINED
-    }
-    rows = [
-        ("", *names),
-        *((work, *(f"{size:.0f}" for size in sizes.values())) for work, sizes in found.items()),
-    ]
-    print(report.columns([(*row, "") for row in rows]), file=out)
+    names = ["eager", "course_lib"]
+    if not args.no_torch_compile:
+        names.append("torch.compile")
+    say(out, f"{machine.summary(told)}\nMB that a training step takes at its height\n")
+
+    found, rows = {}, [("", *names, "")]
+    for work in models.TRAINED:
+        sizes = {who: peak_.measure(who, work, args.device, args.dtype) for who in names}
+        found[work] = sizes
+        rows.append((work, *(f"{size:.0f}" for size in sizes.values()), ""))
+    print(report.columns(rows), file=out)
     save(args, told, {"megabytes": found})
-    return int(any(sizes["course_lib"] != sizes["course_lib"] for sizes in found.values()))
+
+    # What could not be measured is NaN.
+    return int(any(math.isnan(sizes["course_lib"]) for sizes in found.values()))
 
 
-# ---- shared -----------------------------------------------------------------------------------------------------------
+# ---- shared ---------------------------------------------------------------------------------------------------------
+
+
+def say(out: TextIO, text: str) -> None:
+    """At once, so that a long measurement can be followed."""
+    print(text, file=out, flush=True)
+
+
+def is_unknown(names: Sequence[str], what: str, known: Collection[str]) -> bool:
+    """Is one of `names` not known? Then it is told."""
+    for name in names:
+        if name not in known:
+            there_are = ", ".join(known)
+            print(
+                f"course bench: there is no {what} '{name}'; there are {there_are}", file=sys.stderr
+            )
+            return True
+    return False
+
+
+def is_asked_for(name: str, words: Sequence[str]) -> bool:
+    """Does it contain one of `words`? Without words all are asked for."""
+    return not words or any(word in name for word in words)
+
+
+def all_as_json(outcomes: Sequence[Outcome]) -> list[dict[str, Any]]:
+    return [report.as_json(outcome, outcomes) for outcome in outcomes]
 
 
 def run(args: argparse.Namespace, workload: Workload) -> list[Outcome]:
@@ -471,24 +465,22 @@ def contenders(args: argparse.Namespace) -> list[Contender]:
 
 def status(outcomes: Sequence[Outcome]) -> int:
     """1 if any result is wrong or if ours did not run."""
-    return int(
-        any(
-            outcome.wrong or (outcome.problem and not outcome.name.startswith("torch.compile"))
-            for outcome in outcomes
-        )
-    )
+    for outcome in outcomes:
+        is_theirs = outcome.name.startswith("torch.compile")
+        if outcome.wrong or (outcome.problem and not is_theirs):
+            return 1
+    return 0
 
 
 def save(args: argparse.Namespace, told: dict[str, Any], results: dict[str, Any]) -> None:
     """Write the JSON that `--json` asks for."""
-    if args.json:
-        arguments = {
-            name: value for name, value in vars(args).items() if name not in ("run", "json", "plot")
-        }
-        arguments["dtype"] = str(args.dtype).removeprefix("torch.")
-        report.write_json(
-            args.json, {"benchmark": args.command, **told, "arguments": arguments, **results}
-        )
+    if not args.json:
+        return
+    no_arguments = ("run", "json", "plot")
+    arguments = {name: value for name, value in vars(args).items() if name not in no_arguments}
+    arguments["dtype"] = str(args.dtype).removeprefix("torch.")
+    record = {"benchmark": args.command, **told, "arguments": arguments, **results}
+    report.write_json(args.json, record)
 
 
 @contextlib.contextmanager

@@ -52,7 +52,8 @@ def ladder(elements: int = 4, rounds: int = 60, min_time: float = 0.0003) -> dic
     """Time the calls of `RUNGS` on tensors of `elements` float32 numbers. Returns the code of each → its samples."""
     x, y, z = torch.randn(elements), torch.randn(elements), torch.empty(elements)
     w = torch.randn(elements, requires_grad=True)
-    add = torch.add
+    add = torch.add  # looked up once: only the calls are timed
+
     calls: tuple[Call, ...] = (
         lambda: nothing(x, y),
         lambda: x.is_floating_point(),
@@ -61,10 +62,9 @@ def ladder(elements: int = 4, rounds: int = 60, min_time: float = 0.0003) -> dic
         lambda: add(x, y),
         lambda: add(w, y),
     )
+    named = {rung.code: call for rung, call in zip(RUNGS, calls, strict=True)}
     with torch.enable_grad():
-        return interleaved(
-            {rung.code: call for rung, call in zip(RUNGS, calls, strict=True)}, rounds, min_time
-        )
+        return interleaved(named, rounds, min_time)
 
 
 def copy_bandwidth(megabytes: int = 256, rounds: int = 7) -> float:
@@ -87,52 +87,46 @@ def matmul_peak(size: int = 1024, rounds: int = 7) -> float:
 # ---- the way down, as a picture --------------------------------------------------------------------------------------
 
 LAYER, WHAT, CODE, BAR, STEP = 108, 286, 164, 104, 46
+"""px: how wide the columns are, and how tall a layer is."""
+X_LAYER, X_WHAT = 2, LAYER + 10
+X_CODE = LAYER + WHAT + 14
+X_BAR = LAYER + WHAT + CODE + 20
+"""px: where the columns begin."""
 
 
 def call_stack(samples: Mapping[str, Samples]) -> Picture:
     """The layers of one eager call from top to bottom, and how long a call takes that goes down to each."""
-    x_code, x_bar = LAYER + WHAT + 14, LAYER + WHAT + CODE + 20
-    svg = Svg(x_bar + BAR + 76, 30 + STEP * len(RUNGS) + 4)
-    for x, heading in (
-        (2, "layer"),
-        (LAYER + 10, "what happens there"),
-        (x_code, "a call that goes so far"),
-        (x_bar, "takes in all"),
-    ):
-        svg.text(x, 16, heading, SMALL, dim=True)
-    longest = max(samples[rung.code].median for rung in RUNGS)
-    for i, rung in enumerate(RUNGS):
-        y = 26 + STEP * i
-        svg.box(
-            2, y, LAYER + WHAT - 4, STEP - 8, "eager", radius=4, strength=0.08 + 0.05 * i, line=1.4
-        )
-        svg.text(12, y + 24, rung.layer, bold=True)
-        svg.text(LAYER + 10, y + 24, rung.adds, NORMAL)
-        svg.text(x_code, y + 24, rung.code, 12, mono=True)
-        took = samples[rung.code].median
-        svg.box(
-            x_bar,
-            y + 8,
-            max(2.0, BAR * took / longest),
-            STEP - 24,
-            "eager",
-            radius=3,
-            strength=0.45,
-        )
-        svg.text(x_bar + BAR * took / longest + 8, y + 24, human_time(took))
-        if 0 < i < WAY:
-            svg.arrow([(LAYER - 6, y - 9), (LAYER - 6, y + 7)], line=1.4)
-    rows = [
-        f"{rung.layer:<13} {rung.code:<23} {human_time(samples[rung.code].median)}"
-        for rung in RUNGS
-    ]
-    alt = (
-        "The layers of one eager call, from Python to the kernel: "
-        + "; ".join(f"{r.layer}: {r.adds}" for r in RUNGS)
-        + "."
-    )
+    took = {rung: samples[rung.code].median for rung in RUNGS}
+    longest = max(took.values())
+
+    svg = Svg(X_BAR + BAR + 76, 30 + STEP * len(RUNGS) + 4)
+    svg.text(X_LAYER, 16, "layer", SMALL, dim=True)
+    svg.text(X_WHAT, 16, "what happens there", SMALL, dim=True)
+    svg.text(X_CODE, 16, "a call that goes so far", SMALL, dim=True)
+    svg.text(X_BAR, 16, "takes in all", SMALL, dim=True)
+    for number, rung in enumerate(RUNGS):
+        draw_rung(svg, number, rung, BAR * took[rung] / longest, human_time(took[rung]))
+
+    rows = [f"{rung.layer:<13} {rung.code:<23} {human_time(took[rung])}" for rung in RUNGS]
+    told = "; ".join(f"{rung.layer}: {rung.adds}" for rung in RUNGS)
+    alt = f"The layers of one eager call, from Python to the kernel: {told}."
     caption = "One eager call, layer by layer. Each bar is a whole call that goes down to that layer; at most four sums are done."
     return Picture(svg.render(alt), caption, alt, "\n".join(rows))
+
+
+def draw_rung(svg: Svg, number: int, rung: Rung, bar: float, took: str) -> None:
+    """A layer: what happens there, a call that goes so far, and a bar of its time, `bar` px long."""
+    y = 26 + STEP * number
+    layer = (X_LAYER, y, LAYER + WHAT - 4, STEP - 8)
+    svg.box(*layer, "eager", radius=4, strength=0.08 + 0.05 * number, line=1.4)
+    svg.text(12, y + 24, rung.layer, bold=True)
+    svg.text(X_WHAT, y + 24, rung.adds, NORMAL)
+    svg.text(X_CODE, y + 24, rung.code, 12, mono=True)
+
+    svg.box(X_BAR, y + 8, max(2.0, bar), STEP - 24, "eager", radius=3, strength=0.45)
+    svg.text(X_BAR + bar + 8, y + 24, took)
+    if 0 < number < WAY:
+        svg.arrow([(LAYER - 6, y - 9), (LAYER - 6, y + 7)], line=1.4)
 
 
 # ---- trips through memory --------------------------------------------------------------------------------------------
@@ -148,34 +142,39 @@ class Step:
 
 
 OP, BETWEEN, DEEP = 74, 88, 176
+"""px: how wide an operation is, the gap to the next, and how tall a row is."""
 
 
 def round_trips(chain: Sequence[Step], nbytes: Mapping[str, int]) -> Picture:
     """A chain twice: each operation alone, so that every result goes out to memory and back, and all of it as one kernel.
 
     Each step reads what the step before wrote, and perhaps inputs besides. The last step's buffer is the result."""
+    alone = [name for step in chain for name in (*dict.fromkeys(step.reads), step.writes)]
     made = {step.writes for step in chain}
-    alone = [(name, step) for step in chain for name in (*dict.fromkeys(step.reads), step.writes)]
     inputs = dict.fromkeys(name for step in chain for name in step.reads if name not in made)
-    totals = {
-        "eager": sum(nbytes[name] for name, _ in alone),
-        "fused": sum(nbytes[n] for n in (*inputs, chain[-1].writes)),
-    }
-    trips = {"eager": len(alone), "fused": len(inputs) + 1}
+    fused = [*inputs, chain[-1].writes]
+    headings = [
+        trips_in_words("eager", len(chain), alone, nbytes),
+        trips_in_words("fused", 1, fused, nbytes),
+    ]
+
     svg = Svg(BETWEEN + (OP + BETWEEN) * len(chain) + 8, 2 * DEEP + 44)
-    headings = []
-    for row, (name, kernels) in enumerate((("eager", len(chain)), ("fused", 1))):
-        heading = f"{name}: {plural(kernels, 'kernel')}, {trips[name]} trips, {human_bytes(totals[name])} through memory"
-        headings.append(heading)
-        svg.text(2, 16 + row * (DEEP + 24), heading, bold=True)
-        draw_lane(svg, chain, nbytes, 28 + row * (DEEP + 24), fused=name == "fused")
+    for row, heading in enumerate(headings):
+        top = row * (DEEP + 24)
+        svg.text(2, 16 + top, heading, bold=True)
+        draw_lane(svg, chain, nbytes, 28 + top, fused=row == 1)
+
+    alt = f"{'. '.join(headings)}."
     caption = "Memory above, the processor below, time to the right. Each arrow is a trip; eager sends every t out and back."
-    return Picture(
-        svg.render(". ".join(headings) + "."),
-        caption,
-        ". ".join(headings) + ".",
-        "\n".join(headings),
-    )
+    return Picture(svg.render(alt), caption, alt, "\n".join(headings))
+
+
+def trips_in_words(
+    name: str, kernels: int, buffers: Sequence[str], nbytes: Mapping[str, int]
+) -> str:
+    """'eager: 3 kernels, 7 trips, 1.2 MB through memory'; a trip for each of `buffers`."""
+    moved = human_bytes(sum(nbytes[buffer] for buffer in buffers))
+    return f"{name}: {plural(kernels, 'kernel')}, {len(buffers)} trips, {moved} through memory"
 
 
 def draw_lane(
@@ -289,92 +288,120 @@ class Lane:
 
 def buffer(svg: Svg, middle: float, top: float, name: str, size: int, stage: str) -> None:
     """A cylinder with its name."""
-    svg.cylinder(
-        middle - 17, top + 8, 34, 28, stage, strength=0.3, tip=f"{name}: {human_bytes(size)}"
-    )
+    tip = f"{name}: {human_bytes(size)}"
+    svg.cylinder(middle - 17, top + 8, 34, 28, stage, strength=0.3, tip=tip)
     svg.text(middle, top + 28, name, SMALL, anchor="middle", bold=True)
 
 
 def trip(svg: Svg, points: list[tuple[float, float]], size: int, stage: str, side: float) -> None:
-    """An arrow through memory with its bytes beside the upright part."""
+    """An arrow through memory with its bytes beside the upright part, `side` px to the right."""
     svg.arrow(points, stage=stage if stage != "eager" else None, line=3, opacity=0.7)
-    x = points[0][0] if side > 0 else points[-1][0]
-    svg.text(
-        x + side,
-        (points[0][1] + points[-1][1]) / 2,
-        human_bytes(size),
-        SMALL,
-        anchor="start" if side > 0 else "end",
-    )
+
+    # The upright part comes first on the way down, and last on the way up.
+    (first_x, first_y), (last_x, last_y) = points[0], points[-1]
+    x, anchor = (first_x, "start") if side > 0 else (last_x, "end")
+    svg.text(x + side, (first_y + last_y) / 2, human_bytes(size), SMALL, anchor=anchor)
 
 
 # ---- time per element against size -----------------------------------------------------------------------------------
 
-PLOT = (92.0, 34.0, 515.0, 270.0)
+X0, Y0, WIDTH, HEIGHT = 92.0, 34.0, 515.0, 270.0
+"""px: where the plot lies, and how large it is."""
 SECONDS = (1e-10, 1e-4)
 """The vertical axis, the same on every machine, so that pictures compare."""
 
 
+@dataclass(frozen=True)
+class Plane:
+    """Sizes to the right, seconds per element upwards, both logarithmic."""
+
+    smallest: int
+    largest: int
+
+    def x(self, size: float) -> float:
+        left, right = math.log10(self.smallest), math.log10(self.largest)
+        return X0 + 14 + (WIDTH - 28) * (math.log10(size) - left) / (right - left)
+
+    def y(self, seconds: float) -> float:
+        """What is off the axis stands at its end."""
+        low, high = map(math.log10, SECONDS)
+        power = min(max(math.log10(seconds), low), high)
+        return Y0 + HEIGHT * (high - power) / (high - low)
+
+
 def time_per_element(sizes: Sequence[int], seconds: Mapping[str, Sequence[float]]) -> Picture:
     """A line for each name: seconds per element against the number of elements, both logarithmic. Eager is grey."""
-    x0, y0, width, height = PLOT
-    left, right = math.log10(sizes[0]), math.log10(sizes[-1])
-    low, high = math.log10(SECONDS[0]), math.log10(SECONDS[1])
-    at_x = lambda size: x0 + 14 + (width - 28) * (math.log10(size) - left) / (right - left)
-    at_y = lambda time: y0 + height * (high - min(max(math.log10(time), low), high)) / (high - low)
-    svg = Svg(x0 + width + 150, y0 + height + 46)
-    svg.text(x0, 16, "time for each element", SMALL, dim=True)
-    for power in range(round(low), round(high) + 1):
-        y = at_y(10.0**power)
-        svg.path(f"M{x0} {y:.1f} H{x0 + width}", line=1, opacity=0.14)
-        svg.text(x0 - 8, y + 4, axis_time(10.0**power), SMALL, anchor="end")
-    for size in sizes:
-        svg.path(f"M{at_x(size):.1f} {y0} V{y0 + height}", line=1, opacity=0.14)
-        svg.text(at_x(size), y0 + height + 18, short_count(size), SMALL, anchor="middle")
-    svg.path(f"M{x0} {y0} V{y0 + height} H{x0 + width}", line=1.2, opacity=0.7)
-    svg.text(x0 + width / 2, y0 + height + 40, "elements", SMALL, anchor="middle", dim=True)
-    svg.text(at_x(sizes[0]) + 8, y0 + height - 10, "◂ overhead-bound", SMALL, dim=True)
-    svg.text(at_x(sizes[-1]) - 8, y0 + 16, "memory-bound ▸", SMALL, anchor="end", dim=True)
+    plane = Plane(sizes[0], sizes[-1])
+    svg = Svg(X0 + WIDTH + 150, Y0 + HEIGHT + 46)
+    draw_axes(svg, plane, sizes)
     for name, line in seconds.items():
-        stage = "eager" if "eager" in name else "codegen"
-        points = [(at_x(size), at_y(took / size)) for size, took in zip(sizes, line, strict=True)]
-        svg.path(
-            "M" + " L".join(f"{x:.1f} {y:.1f}" for x, y in points), stage=stage, line=2.4, opacity=1
-        )
-        for (x, y), took in zip(points, line, strict=True):
-            svg.box(
-                x - 4.5,
-                y - 4.5,
-                9,
-                9,
-                stage,
-                radius=4.5 if stage == "eager" else 1,
-                strength=0.7,
-                tip=f"{name}: {human_time(took)} a call",
-            )
-    for i, name in enumerate(seconds):
-        stage, y = "eager" if "eager" in name else "codegen", y0 + 20 + 24 * i
-        svg.path(f"M{x0 + width + 14} {y} h30", stage=stage, line=2.4, opacity=1)
-        svg.box(
-            x0 + width + 24.5,
-            y - 4.5,
-            9,
-            9,
-            stage,
-            radius=4.5 if stage == "eager" else 1,
-            strength=0.7,
-        )
-        svg.text(x0 + width + 52, y + 4, name)
-    rows = [
-        f"{name:<12} {size:>12,} elements: {human_time(t)} a call"
-        for name, line in seconds.items()
-        for size, t in zip(sizes, line, strict=True)
-    ]
+        draw_line(svg, plane, name, sizes, line)
+    for number, name in enumerate(seconds):
+        draw_in_legend(svg, name, Y0 + 20 + 24 * number)
+
+    rows = []
+    for name, line in seconds.items():
+        for size, took in zip(sizes, line, strict=True):
+            rows.append(f"{name:<12} {size:>12,} elements: {human_time(took)} a call")
     alt = f"Time for each element of {' and '.join(seconds)}, from {sizes[0]} to {sizes[-1]:,} elements: steep, then flatter."
     caption = (
         "On the slope a call costs the same whatever it does; behind it each element has its price."
     )
     return Picture(svg.render(alt), caption, alt, "\n".join(rows))
+
+
+def draw_axes(svg: Svg, plane: Plane, sizes: Sequence[int]) -> None:
+    """The frame, a line for each power of ten and for each size, and what limits a call at either end."""
+    right, bottom = X0 + WIDTH, Y0 + HEIGHT
+    svg.text(X0, 16, "time for each element", SMALL, dim=True)
+    low, high = (round(math.log10(limit)) for limit in SECONDS)
+    for power in range(low, high + 1):
+        y = plane.y(10.0**power)
+        svg.path(f"M{X0} {y:.1f} H{right}", line=1, opacity=0.14)
+        svg.text(X0 - 8, y + 4, axis_time(10.0**power), SMALL, anchor="end")
+    for size in sizes:
+        x = plane.x(size)
+        svg.path(f"M{x:.1f} {Y0} V{bottom}", line=1, opacity=0.14)
+        svg.text(x, bottom + 18, short_count(size), SMALL, anchor="middle")
+    svg.path(f"M{X0} {Y0} V{bottom} H{right}", line=1.2, opacity=0.7)
+    svg.text(X0 + WIDTH / 2, bottom + 40, "elements", SMALL, anchor="middle", dim=True)
+
+    first, last = plane.x(sizes[0]) + 8, plane.x(sizes[-1]) - 8
+    svg.text(first, bottom - 10, "◂ overhead-bound", SMALL, dim=True)
+    svg.text(last, Y0 + 16, "memory-bound ▸", SMALL, anchor="end", dim=True)
+
+
+def stage_of(name: str) -> str:
+    """Eager is grey."""
+    return "eager" if "eager" in name else "codegen"
+
+
+def draw_point(svg: Svg, x: float, y: float, stage: str, tip: str = "") -> None:
+    """A round one for eager, a square one for the others."""
+    radius = 4.5 if stage == "eager" else 1
+    svg.box(x - 4.5, y - 4.5, 9, 9, stage, radius=radius, strength=0.7, tip=tip)
+
+
+def draw_line(
+    svg: Svg, plane: Plane, name: str, sizes: Sequence[int], seconds: Sequence[float]
+) -> None:
+    """The calls of one name; `seconds`: how long a call took, for each size."""
+    stage = stage_of(name)
+    points = []
+    for size, took in zip(sizes, seconds, strict=True):
+        points.append((plane.x(size), plane.y(took / size)))
+
+    way = " L".join(f"{x:.1f} {y:.1f}" for x, y in points)
+    svg.path(f"M{way}", stage=stage, line=2.4, opacity=1)
+    for (x, y), took in zip(points, seconds, strict=True):
+        draw_point(svg, x, y, stage, f"{name}: {human_time(took)} a call")
+
+
+def draw_in_legend(svg: Svg, name: str, y: float) -> None:
+    stage, left = stage_of(name), X0 + WIDTH + 14
+    svg.path(f"M{left} {y} h30", stage=stage, line=2.4, opacity=1)
+    draw_point(svg, left + 15, y, stage)
+    svg.text(left + 38, y + 4, name)
 
 
 def axis_time(seconds: float) -> str:

@@ -71,11 +71,8 @@ def measure(who: str, workload: str, args: argparse.Namespace, caches: Path) -> 
     except subprocess.TimeoutExpired:
         return FirstCall(problem=f"no result after {TIMEOUT} s")
     if done.returncode:
-        return FirstCall(
-            problem=(done.stderr.strip().splitlines() or [f"exit status {done.returncode}"])[-1][
-                :200
-            ]
-        )
+        said = done.stderr.strip().splitlines() or [f"exit status {done.returncode}"]
+        return FirstCall(problem=said[-1][:200])
     return FirstCall(**json.loads(done.stdout.splitlines()[-1]))
 
 
@@ -84,13 +81,14 @@ def situations(
 ) -> Iterator[tuple[str, str, str, FirstCall]]:
     """(workload, situation, who, what it cost), as they are measured."""
     with tempfile.TemporaryDirectory(prefix="course_bench-") as folder:
+        # Caches that others have filled: each compiler has compiled something small before.
         used = {who: Path(folder, who) for who in names}
         for who in names:
             measure(who, SMALL, args, used[who])
         for number, workload in enumerate(workloads):
             for situation in SITUATIONS:
                 for who in names:
-                    # no space: torch's include paths would end there
+                    # No space in the name: torch's include paths would end there.
                     own = Path(folder, f"{who}-{number}")
                     caches = own if situation == SITUATIONS[0] else used[who]
                     yield workload, situation, who, measure(who, workload, args, caches)
@@ -102,45 +100,51 @@ Runs = Mapping[tuple[str, str], Mapping[str, FirstCall]]
 
 def table(runs: Runs) -> str:
     """A row for each workload and situation: imports and first call together, and how many times as long torch.compile takes."""
-    rows: list[tuple[str, ...]] = [
-        ("", "caches", "course_lib", "of it imports", "torch.compile", "ratio")
-    ]
+    head = ("", "caches", "course_lib", "of it imports", "torch.compile", "ratio")
+    rows: list[tuple[str, ...]] = [head]
+    problems = []
     for (workload, situation), by_name in runs.items():
-        ours, theirs = by_name["course_lib"], by_name.get("torch.compile")
-        cells = [
-            "–" if one is None or one.problem else human_time(one.total) for one in (ours, theirs)
-        ]
+        ours = by_name["course_lib"]
         imports = "–" if ours.problem else human_time(ours.imports)
-        rows.append((workload, situation, cells[0], imports, cells[1], ratio_text(ratio(by_name))))
-    lines = [columns(rows), ""]
+        theirs = total_text(by_name.get("torch.compile"))
+        times = (total_text(ours), imports, theirs, ratio_text(ratio(by_name)))
+        rows.append((workload, situation, *times))
+        for who, one in by_name.items():
+            if one.problem:
+                problems.append(f"{workload}, {situation}: {who}: {one.problem}")
+
+    return "\n".join([columns(rows), "", *means(runs), *problems])
+
+
+def total_text(one: FirstCall | None) -> str:
+    return "–" if one is None or one.problem else human_time(one.total)
+
+
+def means(runs: Runs) -> list[str]:
+    """A line for each situation: how many times as long torch.compile takes, over all workloads."""
+    ratios: dict[str, list[float]] = {}
+    for (_, situation), by_name in runs.items():
+        value = ratio(by_name)
+        if value is not None:
+            ratios.setdefault(situation, []).append(value)
+
+    lines = []
     for situation in dict.fromkeys(situation for _, situation in runs):
-        ratios = [
-            r
-            for (_, at), by_name in runs.items()
-            if at == situation and (r := ratio(by_name)) is not None
-        ]
-        if ratios:
-            mean = math.exp(sum(map(math.log, ratios)) / len(ratios))
+        found = ratios.get(situation)
+        if found:
+            mean = math.exp(sum(map(math.log, found)) / len(found))
             lines.append(
-                f"{situation}: torch.compile takes {mean:.1f} times as long (geometric mean of {len(ratios)})"
+                f"{situation}: torch.compile takes {mean:.1f} times as long (geometric mean of {len(found)})"
             )
-    lines += [
-        f"{workload}, {at}: {who}: {one.problem}"
-        for (workload, at), by in runs.items()
-        for who, one in by.items()
-        if one.problem
-    ]
-    return "\n".join(lines)
+    return lines
 
 
 def ratio(by_name: Mapping[str, FirstCall]) -> float | None:
     """Theirs over ours; None where one is missing."""
-    ours, theirs = (by_name.get(name) for name in ("course_lib", "torch.compile"))
-    return (
-        None
-        if ours is None or theirs is None or ours.problem or theirs.problem
-        else theirs.total / ours.total
-    )
+    ours, theirs = by_name.get("course_lib"), by_name.get("torch.compile")
+    if ours is None or theirs is None or ours.problem or theirs.problem:
+        return None
+    return theirs.total / ours.total
 
 
 def ratio_text(ratio: float | None) -> str:

@@ -24,14 +24,17 @@ def table(outcomes: Sequence[Outcome]) -> str:
 
 
 def line_of(outcome: Outcome, outcomes: Sequence[Outcome]) -> tuple[str, ...]:
+    """The cells of one contender, in the order of `HEAD`."""
     compiled = outcome.name != "eager"
     first = human_time(outcome.first_call) if compiled and outcome.first_call else "–"
-    if outcome.samples is None:
+    samples = outcome.samples
+    if samples is None:
         return (outcome.name, "–", "–", "–", "–", first, "not timed: see below")
+
     return (
         outcome.name,
-        human_time(outcome.samples.median),
-        f"{human_time(outcome.samples.p10)} – {human_time(outcome.samples.p90)}",
+        human_time(samples.median),
+        f"{human_time(samples.p10)} – {human_time(samples.p90)}",
         ratio(outcome, outcomes, "eager"),
         ratio(outcome, outcomes, "torch.compile"),
         first,
@@ -54,26 +57,27 @@ def ratio(outcome: Outcome, outcomes: Sequence[Outcome], base: str) -> str:
 
 def columns(rows: Sequence[Sequence[str]]) -> str:
     """Rows of cells, the first column flush left, the others right; the last cell of a row may be as long as it likes."""
-    widths = [max(len(row[i]) for row in rows) for i in range(len(rows[0]) - 1)]
+    widths = [max(map(len, column)) for column in list(zip(*rows, strict=True))[:-1]]
     lines = []
-    for row in rows:
-        cells = [
-            row[0].ljust(widths[0]),
-            *(cell.rjust(width) for cell, width in zip(row[1:-1], widths[1:], strict=True)),
-        ]
-        lines.append("  ".join([*cells, row[-1]]).rstrip())
+    for name, *middle, last in rows:
+        cells = [cell.rjust(width) for cell, width in zip(middle, widths[1:], strict=True)]
+        lines.append("  ".join([name.ljust(widths[0]), *cells, last]).rstrip())
     return "\n".join(lines)
 
 
 def programs(outcomes: Sequence[Outcome]) -> str:
     """What each compiler made of the workload, and what must be known about its numbers."""
-    lines = [f"{outcome.name}: {notes_of(outcome)}" for outcome in outcomes if notes_of(outcome)]
-    return "\n".join(lines)
+    told = [(outcome.name, notes_of(outcome)) for outcome in outcomes]
+    return "\n".join(f"{name}: {notes}" for name, notes in told if notes)
 
 
 def notes_of(outcome: Outcome) -> str:
-    parts = [str(outcome.program)] if outcome.program else []
-    parts += [outcome.problem] if outcome.problem else []
+    """What was compiled, what went wrong, and what else must be known."""
+    parts = []
+    if outcome.program:
+        parts.append(str(outcome.program))
+    if outcome.problem:
+        parts.append(outcome.problem)
     return "; ".join([*parts, *outcome.notes])
 
 
@@ -87,20 +91,16 @@ def markdown_rows(
         "| Environment | mode | shape | eager | compile | speedup | notes |",
         "|---|---|---|---|---|---|---|",
     ]
+    size = " × ".join(map(str, shape))
     for outcome in outcomes:
         if outcome is eager:
             continue
         took = human_time(outcome.samples.median) if outcome.samples else "–"
-        first = f"; first call {human_time(outcome.first_call)}" if outcome.first_call else ""
-        cells = (
-            environment,
-            mode,
-            " × ".join(map(str, shape)),
-            base,
-            took,
-            ratio(outcome, outcomes, "eager"),
-        )
-        lines.append(f"| {' | '.join(cells)} | {outcome.name}: {notes_of(outcome)}{first} |")
+        notes = f"{outcome.name}: {notes_of(outcome)}"
+        if outcome.first_call:
+            notes += f"; first call {human_time(outcome.first_call)}"
+        cells = (environment, mode, size, base, took, ratio(outcome, outcomes, "eager"), notes)
+        lines.append(f"| {' | '.join(cells)} |")
     return "\n".join(lines)
 
 
@@ -168,29 +168,19 @@ def need_matplotlib() -> None:
 
 
 def plot(path: str, title: str, outcomes: Sequence[Outcome]) -> None:
-    """A bar at each median with every sample as a dot: the spread is part of the answer."""
+    """A bar at each median with every sample as a tick: the spread is part of the answer."""
     from matplotlib import rc_context
     from matplotlib.figure import Figure
 
-    timed = [(outcome, outcome.samples) for outcome in outcomes if outcome.samples]
-    # text stays text; the same data, the same file
+    timed = [(outcome.name, outcome.samples) for outcome in outcomes if outcome.samples]
+    # Text stays text, and the same data give the same file.
     with rc_context({"svg.fonttype": "none", "svg.hashsalt": "course_lib"}):
         figure = Figure(figsize=(7, 1.2 + 0.55 * len(timed)), layout="constrained")
         axes = figure.subplots()
-        for y, (outcome, samples) in enumerate(timed):
-            milliseconds = [1e3 * second for second in samples.seconds]
-            axes.barh(
-                y,
-                1e3 * samples.median,
-                height=0.55,
-                color="#4c78a8" if outcome.name == "course_lib" else "#c7c7c7",
-            )
-            axes.plot(
-                milliseconds, [y] * len(milliseconds), "|", color="#222222", markersize=9, alpha=0.5
-            )
-        labels = [
-            f"{outcome.name}\n{three_digits(1e3 * samples.median)} ms" for outcome, samples in timed
-        ]
+        for y, (name, samples) in enumerate(timed):
+            draw_samples(axes, y, name, samples)
+
+        labels = [f"{name}\n{three_digits(1e3 * one.median)} ms" for name, one in timed]
         axes.set_yticks(range(len(timed)), labels)
         axes.invert_yaxis()
         axes.set_xlim(left=0)
@@ -198,5 +188,16 @@ def plot(path: str, title: str, outcomes: Sequence[Outcome]) -> None:
         axes.set_title(title, fontsize=10)
         for side in ("top", "right"):
             axes.spines[side].set_visible(False)
+
         Path(path).parent.mkdir(parents=True, exist_ok=True)
         figure.savefig(path, metadata={"Date": None} if path.endswith(".svg") else None)
+
+
+def draw_samples(axes: Any, y: int, name: str, samples: Samples) -> None:
+    """The line of one contender; ours is blue."""
+    colour = "#4c78a8" if name == "course_lib" else "#c7c7c7"
+    axes.barh(y, 1e3 * samples.median, height=0.55, color=colour)
+
+    milliseconds = [1e3 * second for second in samples.seconds]
+    places = [y] * len(milliseconds)
+    axes.plot(milliseconds, places, "|", color="#222222", markersize=9, alpha=0.5)

@@ -86,91 +86,114 @@ class Call:
     note: str = ""
 
 
-# -- the operators and their samples -----------------------------------------------------------------------------------------
+# ---- the operators and their samples --------------------------------------------------------------------------------
 
 
 def database() -> dict[str, Any]:
     """Every `OpInfo` of torch's database by its full name ('norm.fro', 'nn.functional.gelu')."""
     from torch.testing._internal import common_methods_invocations as torchs
 
-    # here `seeded` does that
+    # The database seeds each call by itself; here `seeded` does that.
     torchs.wrapper_set_seed = lambda op, *args, **kwargs: op(*args, **kwargs)
-    foreach = [
-        getattr(torchs, f"foreach_{kind}_op_db")
-        for kind in ("unary", "binary", "pointwise", "reduce", "other")
-    ]
-    return {op.full_name: op for op in itertools.chain(torchs.op_db, *foreach)}
+
+    found = list(torchs.op_db)
+    for kind in ("unary", "binary", "pointwise", "reduce", "other"):
+        found += getattr(torchs, f"foreach_{kind}_op_db")
+    return {op.full_name: op for op in found}
 
 
 def operation(info: Any) -> Callable[..., Any]:
     """What to call. The database wraps some operators in functions of its own, which are to be followed like a user's."""
     op = info.op
-    if isinstance(op, types.FunctionType) and op.__module__.startswith("torch.testing"):
-        users = types.FunctionType(
-            op.__code__, op.__globals__, op.__name__, op.__defaults__, op.__closure__
-        )
-        users.__kwdefaults__, users.__module__ = op.__kwdefaults__, __name__
-        return users
-    return op
+    if not (isinstance(op, types.FunctionType) and op.__module__.startswith("torch.testing")):
+        return op
+
+    users = types.FunctionType(
+        op.__code__, op.__globals__, op.__name__, op.__defaults__, op.__closure__
+    )
+    users.__kwdefaults__ = op.__kwdefaults__
+    users.__module__ = __name__
+    return users
 
 
 def samples(info: Any, dtype: torch.dtype, job: Job) -> Iterator[Any]:
     """A few of the operator's samples, spread over all of them."""
     torch.manual_seed(job.seed)
     every = list(itertools.islice(info.sample_inputs("cpu", dtype, requires_grad=False), 400))
-    every = [s for s in every if len(tree_leaves((s.input, s.args, s.kwargs))) <= MANY]
-    step = max(1, len(every) // job.samples) if job.samples else 1
-    chosen = every[::step][: job.samples or None]
-    return itertools.chain.from_iterable(map(hostile, chosen)) if job.hostile else iter(chosen)
+    every = [one for one in every if len(tree_leaves((one.input, one.args, one.kwargs))) <= MANY]
+
+    chosen = every
+    if job.samples:
+        step = max(1, len(every) // job.samples)
+        chosen = every[::step][: job.samples]
+    for sample in chosen:
+        if job.hostile:
+            yield from hostile(sample)
+        else:
+            yield sample
 
 
 def hostile(sample: Any) -> Iterator[Any]:
     """The same call with values and layouts that break careless code."""
     for twist in (with_hard_values, flipped, transposed, widened):
-        yield sample.transform(
-            lambda value, twist=twist: twist(value) if isinstance(value, torch.Tensor) else value
-        )
+        yield sample.transform(on_tensors(twist))
+
+
+def on_tensors(twist: Callable[[torch.Tensor], torch.Tensor]) -> Callable[[Any], Any]:
+    """`twist` for tensors; other values stay as they are."""
+
+    def changed(value: Any) -> Any:
+        return twist(value) if isinstance(value, torch.Tensor) else value
+
+    return changed
 
 
 def with_hard_values(x: torch.Tensor) -> torch.Tensor:
     if not x.is_floating_point():
         return x
+
     tiny = torch.finfo(x.dtype).tiny
-    hard = torch.tensor(
-        [float("nan"), float("inf"), -float("inf"), tiny / 4, 0.0, -0.0, 1.0, -tiny],
-        dtype=torch.float64,
-    )
-    picked = hard.to(x.dtype)[torch.randint(len(hard), x.shape)]
+    values = [float("nan"), float("inf"), -float("inf"), tiny / 4, 0.0, -0.0, 1.0, -tiny]
+    hard = torch.tensor(values, dtype=torch.float64).to(x.dtype)
+    picked = hard[torch.randint(len(hard), x.shape)]
     return torch.where(torch.rand(x.shape) < 0.3, picked, x)
 
 
 def flipped(x: torch.Tensor) -> torch.Tensor:
     """Every second element of a larger tensor, from another place than its start."""
-    room = torch.zeros([2 * n + 1 for n in x.shape], dtype=x.dtype)
-    return (
-        room[tuple(slice(1, None, 2) for _ in x.shape)].copy_(x) if x.layout is torch.strided else x
-    )
+    if x.layout is not torch.strided:
+        return x
+    room = torch.zeros([2 * size + 1 for size in x.shape], dtype=x.dtype)
+    return room[tuple(slice(1, None, 2) for _ in x.shape)].copy_(x)
 
 
 def transposed(x: torch.Tensor) -> torch.Tensor:
     """The same tensor with its first dimension fastest in memory."""
-    turned = lambda t: t.permute(tuple(range(t.ndim))[::-1])
-    return turned(turned(x.clone()).contiguous()) if x.layout is torch.strided else x
+    if x.layout is not torch.strided:
+        return x
+    turned = tuple(range(x.ndim))[::-1]
+    return x.clone().permute(turned).contiguous().permute(turned)
 
 
 def widened(x: torch.Tensor) -> torch.Tensor:
     """All rows the same memory (stride 0)."""
-    return x[:1].expand(x.shape) if x.ndim and x.shape[0] and x.layout is torch.strided else x
+    if x.ndim and x.shape[0] and x.layout is torch.strided:
+        return x[:1].expand(x.shape)
+    return x
 
 
-# -- one call --------------------------------------------------------------------------------------------------------------
+# ---- one call -------------------------------------------------------------------------------------------------------
 
 
 def run_by_numpy(
     loops: LoopGraph, schedule: Any, plan: Any, codegen: str
 ) -> Callable[..., tuple[Any, ...]]:
     """In place of `runtime.build`: the loops as they were lowered, without kernels."""
-    return lambda *args: tuple(evaluate(loops, *args))
+
+    def run(*args: Any) -> tuple[Any, ...]:
+        return tuple(evaluate(loops, *args))
+
+    return run
 
 
 BY_NUMPY = cl.Pipeline().replace(build=run_by_numpy)
@@ -199,37 +222,45 @@ class Watch:
     def call(self) -> Call:
         if self.problems:
             return Call("not captured", self.extern, self.problems[0].splitlines()[0])
-        kind = "lowered" if not self.extern else "mixed" if self.ours else "extern"
-        return Call(kind, self.extern)
+        if not self.extern:
+            return Call("lowered")
+        return Call("mixed" if self.ours else "extern", self.extern)
 
 
 def try_call(info: Any, op: Callable[..., Any], sample: Any, build: bool) -> Call | None:
     """Compile and run one sample; None where eager raises itself."""
-    function = lambda *args, **kwargs: op(*args, **kwargs)
+
+    def function(*args: Any, **kwargs: Any) -> Any:
+        return op(*args, **kwargs)
+
     given = (sample.input, *sample.args), sample.kwargs
     try:
-        changed, again = fresh(given), fresh(given)
+        changed = fresh(given)
         expected = seeded(op, changed)
-        random = differ(expected, seeded(op, again, seed=1)) or any(
-            part in info.name for part in NOBODY_SET_IT
-        )
+        random = is_random(info, op, given, expected)
     except Exception:
         return None
+
     mine, watch = fresh(given), Watch()
     try:
         compiled = cl.compile(function, dynamic=False, pipeline=None if build else BY_NUMPY)
         with events.listener(watch):
             result = seeded(compiled, mine)
     except Exception as error:
-        return Call(
-            "wrong",
-            watch.extern,
-            f"{type(error).__name__}: {str(error).splitlines()[0] if str(error) else ''}",
-        )
-    call = watch.call()
+        first_line = str(error).splitlines()[0] if str(error) else ""
+        return Call("wrong", watch.extern, f"{type(error).__name__}: {first_line}")
+
+    # Arguments that the call writes to must be as eager leaves them, too.
     reference = None if random else in_float64(op, given)
     problem = difference(result, expected, random, reference) or difference(mine, changed, random)
-    return Call("wrong", watch.extern, problem) if problem else call
+    return Call("wrong", watch.extern, problem) if problem else watch.call()
+
+
+def is_random(info: Any, op: Callable[..., Any], given: Any, expected: Any) -> bool:
+    """Does the result depend on the seed, or on memory that nobody set?"""
+    if any(part in info.name for part in NOBODY_SET_IT):
+        return True
+    return differ(expected, seeded(op, fresh(given), seed=1))
 
 
 def fresh(given: Any) -> Any:
@@ -241,10 +272,13 @@ def fresh(given: Any) -> Any:
         memory = x.untyped_storage().clone()
         return torch.empty(0, dtype=x.dtype).set_(memory, x.storage_offset(), x.shape, x.stride())
 
+    # A tensor that is given twice is one tensor in the copy, too.
     memo: dict[int, torch.Tensor] = {}
-    return tree_map_only(
-        torch.Tensor, lambda x: memo.setdefault(id(x), copied(x)), copy.copy(given)
-    )
+
+    def once(x: torch.Tensor) -> torch.Tensor:
+        return memo.setdefault(id(x), copied(x))
+
+    return tree_map_only(torch.Tensor, once, copy.copy(given))
 
 
 def seeded(function: Callable[..., Any], given: Any, seed: int = 0) -> Any:
@@ -255,16 +289,18 @@ def seeded(function: Callable[..., Any], given: Any, seed: int = 0) -> Any:
 
 def in_float64(op: Any, given: Any) -> Any:
     """What eager says if it computes with float64, or None."""
-    wide = tree_map_only(
-        torch.Tensor, lambda x: x.to(WIDER[x.dtype]) if x.dtype in WIDER else x, fresh(given)
-    )
+
+    def widen(x: torch.Tensor) -> torch.Tensor:
+        return x.to(WIDER[x.dtype]) if x.dtype in WIDER else x
+
+    wide = tree_map_only(torch.Tensor, widen, fresh(given))
     try:
         return seeded(op, wide)
     except Exception:
         return None
 
 
-# -- comparing ---------------------------------------------------------------------------------------------------------------
+# ---- comparing ------------------------------------------------------------------------------------------------------
 
 
 def differ(a: Any, b: Any) -> bool:
@@ -273,50 +309,66 @@ def differ(a: Any, b: Any) -> bool:
 
 def difference(result: Any, expected: Any, random: bool, reference: Any = None) -> str:
     """What is wrong with the result, or ''. Of random numbers only dtype, shape and strides count."""
-    (mine, form), (theirs, other) = tree_flatten(result), tree_flatten(expected)
+    mine, form = tree_flatten(result)
+    theirs, other = tree_flatten(expected)
     if form != other:
         return f"{form} instead of {other}"
+
     exact = tree_flatten(reference)[0]
-    exact = exact if len(exact) == len(theirs) else [None] * len(theirs)
+    if len(exact) != len(theirs):
+        exact = [None] * len(theirs)
     for a, b, c in zip(mine, theirs, exact, strict=True):
         if type(a) is not type(b):
             return f"a {type(a).__name__} instead of a {type(b).__name__}"
-        problem = (
-            tensor_difference(a, b, random, c)
-            if isinstance(b, torch.Tensor)
-            else value_difference(a, b, random)
-        )
+        if isinstance(b, torch.Tensor):
+            problem = tensor_difference(a, b, random, c)
+        else:
+            problem = value_difference(a, b, random)
         if problem:
             return problem
     return ""
 
 
 def value_difference(a: Any, b: Any, random: bool) -> str:
+    """What is wrong with a value that is no tensor, or ''."""
     if random or a is b or not isinstance(b, (bool, int, float, str, torch.dtype)):
         return ""
-    return "" if a == b or (a != a and b != b) else f"{a} instead of {b}"
+    both_nan = a != a and b != b
+    return "" if a == b or both_nan else f"{a} instead of {b}"
 
 
 def tensor_difference(a: torch.Tensor, b: torch.Tensor, random: bool, exact: Any) -> str:
-    for what in ("dtype", "shape", "layout", "device"):
-        if getattr(a, what) != getattr(b, what):
-            return f"{what} {getattr(a, what)} instead of {getattr(b, what)}"
-    if b.layout is not torch.strided:
-        return ""
-    moved = [
-        (m, n)
-        for m, n, size in zip(a.stride(), b.stride(), b.shape, strict=True)
-        if size > 1 and m != n
-    ]
-    if b.numel() and moved:
-        return f"stride {a.stride()} instead of {b.stride()}"
-    if random or close(a, b):
-        return ""
+    """What is wrong with a tensor, or ''. `exact`: what float64 gives, if that is known."""
+    problem = form_difference(a, b)
+    if problem or random or b.layout is not torch.strided or close(a, b):
+        return problem
     if isinstance(exact, torch.Tensor) and exact.shape == b.shape and no_farther(a, b, exact):
         return ""
-    bad = (a != b) & ~((a != a) & (b != b))
-    place = bad.nonzero()[0].tolist() if bad.any() else []
-    return f"{a[tuple(place)].item()} instead of {b[tuple(place)].item()} at {place} of {tuple(b.shape)}"
+
+    differs = ~same_numbers(a, b)
+    place = differs.nonzero()[0].tolist() if differs.any() else []
+    got, wanted = a[tuple(place)].item(), b[tuple(place)].item()
+    return f"{got} instead of {wanted} at {place} of {tuple(b.shape)}"
+
+
+def form_difference(a: torch.Tensor, b: torch.Tensor) -> str:
+    """A difference of dtype, shape, layout, device or strides. The stride of a dimension of size 1 does not count."""
+    for what in ("dtype", "shape", "layout", "device"):
+        mine, theirs = getattr(a, what), getattr(b, what)
+        if mine != theirs:
+            return f"{what} {mine} instead of {theirs}"
+    if b.layout is not torch.strided or not b.numel():
+        return ""
+
+    for mine, theirs, size in zip(a.stride(), b.stride(), b.shape, strict=True):
+        if size > 1 and mine != theirs:
+            return f"stride {a.stride()} instead of {b.stride()}"
+    return ""
+
+
+def same_numbers(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
+    """Where both have the same number, or both NaN."""
+    return (a == b) | ((a != a) & (b != b))
 
 
 def close(a: torch.Tensor, b: torch.Tensor) -> bool:
@@ -332,37 +384,41 @@ def no_farther(a: torch.Tensor, b: torch.Tensor, exact: torch.Tensor) -> bool:
     """Eager rounds too: where it is far from the exact value, or overflows, ours may be as far on the other side."""
     if not b.is_floating_point() or not exact.is_floating_point():
         return False
+
     exact = exact.to(torch.float64)
-    mine, theirs = (a.double() - exact).abs(), (b.double() - exact).abs().nan_to_num(0, 0)
+    mine = (a.double() - exact).abs()
+    theirs = (b.double() - exact).abs().nan_to_num(0, 0)
     near = mine <= 4 * theirs + TOLERANCE[b.dtype] * (1 + exact.abs())
-    same = (a == b) | ((a != a) & (b != b))
-    return bool((near | same | (a.double() == exact)).all())
+    return bool((near | same_numbers(a, b) | (a.double() == exact)).all())
 
 
-# -- all of them --------------------------------------------------------------------------------------------------------------
+# ---- all of them ----------------------------------------------------------------------------------------------------
 
 
 def run_job(job: Job) -> list[Row]:
     """All dtypes of one operator."""
     warnings.simplefilter("ignore")
     info = database()[job.operator]
-    op, known = operation(info), info.supported_dtypes("cpu")
-    rows = []
-    for name in job.dtypes:
-        dtype = getattr(torch, name)
-        if dtype not in known:
+    known = info.supported_dtypes("cpu")
+    return [run_dtype(job, info, name) for name in job.dtypes if getattr(torch, name) in known]
+
+
+def run_dtype(job: Job, info: Any, name: str) -> Row:
+    """All samples of one operator with one dtype."""
+    op = operation(info)
+    row = Row(job.operator, name, name in job.build)
+    for sample in samples(info, getattr(torch, name), job):
+        call = try_call(info, op, sample, row.built)
+        cl.reset()
+        if call is None:
             continue
-        row = Row(job.operator, name, name in job.build)
-        for sample in samples(info, dtype, job):
-            if (call := try_call(info, op, sample, row.built)) is not None:
-                row.counts[call.kind] += 1
-                row.extern |= call.extern
-                note = f"{call.kind}: {call.note}" if call.note else ""
-                if note and note not in row.notes:
-                    row.notes.append(note)
-            cl.reset()
-        rows.append(row)
-    return rows
+
+        row.counts[call.kind] += 1
+        row.extern |= call.extern
+        note = f"{call.kind}: {call.note}"
+        if call.note and note not in row.notes:
+            row.notes.append(note)
+    return row
 
 
 def run_all(
@@ -370,36 +426,60 @@ def run_all(
 ) -> list[Row]:
     """Each job in a process of its own, `workers` at a time; one that crashes or takes longer than `seconds` is wrong."""
     database()  # loaded once, before the processes fork
-    context = multiprocessing.get_context("fork")
-    waiting, rows = list(reversed(jobs)), list[Row]()
-    running: dict[Connection, tuple[Job, Any, float]] = {}
+    waiting = list(reversed(jobs))
+    running: dict[Connection, Running] = {}
+    rows: list[Row] = []
+
+    def done(found: list[Row]) -> None:
+        rows.extend(found)
+        tell(summary(found, len(waiting)))
+
     while waiting or running:
         while waiting and len(running) < workers:
-            job = waiting.pop()
-            here, there = context.Pipe(duplex=False)
-            process = context.Process(target=work, args=(job, there))
-            process.start()
-            there.close()
-            running[here] = job, process, time.monotonic()
+            pipe, child = started(waiting.pop())
+            running[pipe] = child
+
         ready = wait(list(running), timeout=1)
         for pipe in [pipe for pipe in running if pipe in ready]:
-            job, process, _ = running.pop(pipe)
-            try:
-                done = pipe.recv()
-            except EOFError:
-                process.join()
-                done = [failed(job, f"the process died with exit status {process.exitcode}")]
-            rows += done
-            tell(summary(done, len(waiting)))
-            process.join()
-        for pipe, (job, process, began) in list(running.items()):
-            if time.monotonic() - began > seconds:
-                process.kill()
-                process.join()
+            done(received(pipe, running.pop(pipe)))
+        for pipe, child in list(running.items()):
+            if time.monotonic() - child.began > seconds:
+                child.process.kill()
+                child.process.join()
                 del running[pipe]
-                rows.append(failed(job, f"took more than {seconds:.0f} s"))
-                tell(summary(rows[-1:], len(waiting)))
+                done([failed(child.job, f"took more than {seconds:.0f} s")])
     return sorted(rows, key=lambda row: (row.operator, DTYPES.index(row.dtype)))
+
+
+@dataclass
+class Running:
+    """A job in its process, and when that began."""
+
+    job: Job
+    process: Any
+    began: float
+
+
+def started(job: Job) -> tuple[Connection, Running]:
+    """A process for the job, and the pipe through which its rows will come."""
+    context = multiprocessing.get_context("fork")
+    here, there = context.Pipe(duplex=False)
+    process = context.Process(target=work, args=(job, there))
+    process.start()
+    there.close()
+    return here, Running(job, process, time.monotonic())
+
+
+def received(pipe: Connection, child: Running) -> list[Row]:
+    """The rows of a process that has ended, or a row that says how it died."""
+    try:
+        rows = pipe.recv()
+    except EOFError:
+        child.process.join()
+        status = child.process.exitcode
+        return [failed(child.job, f"the process died with exit status {status}")]
+    child.process.join()
+    return rows
 
 
 def work(job: Job, pipe: Connection) -> None:
@@ -420,10 +500,12 @@ def summary(rows: Sequence[Row], left: int) -> str:
     """One line for one operator."""
     if not rows:
         return ""
-    notes = [note for row in rows for note in row.notes if note.startswith("wrong")]
     counts = totals(rows)
-    text = ", ".join(f"{counts[kind]} {kind}" for kind in KINDS if counts[kind]) or "no samples"
-    return f"{rows[0].operator}: {text} ({left} left)" + "".join(f"\n    {note}" for note in notes)
+    told = [f"{counts[kind]} {kind}" for kind in KINDS if counts[kind]]
+    lines = [f"{rows[0].operator}: {', '.join(told) or 'no samples'} ({left} left)"]
+    for row in rows:
+        lines += [f"    {note}" for note in row.notes if note.startswith("wrong")]
+    return "\n".join(lines)
 
 
 def totals(rows: Sequence[Row]) -> Counter[str]:
