@@ -59,15 +59,19 @@ def joint_graph(
     alt += f"{operators(partition.backward)} in backward, of which {len(again) or 'none'} are forward work done again. "
     alt += f"K{heading[1:]}: {names}."
 
+    text = f"{as_table(sides)}\n{heading}; {compared}"
+    if again:
+        text += f"\ndone again: {some(again)}"
+    return Picture(Drawing(sides).draw(heading).framed(alt), caption, alt, text)
+
+
+def as_table(sides: Sides) -> str:
+    """A line for each band: what stands left, in the middle and right."""
     rows = []
     for band in sides.bands:
         between = ", ".join(one.title for one in band.kept) or "–"
         rows.append((band.title, told(band.left), between, told(band.right[::-1])))
-    text = columns(rows, ("from", "forward", "kept", "backward"))
-    text += f"\n{heading}; {compared}"
-    if again:
-        text += f"\ndone again: {some(again)}"
-    return Picture(Drawing(sides).draw(heading).framed(alt), caption, alt, text)
+    return columns(rows, ("from", "forward", "kept", "backward"))
 
 
 def sides_of(partition: Any, signature: Any, detail: str | None) -> Sides:

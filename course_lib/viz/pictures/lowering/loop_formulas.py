@@ -100,22 +100,44 @@ def index_text(
     """A flat index as the buffer's own dimensions where it is a plain walk through them, else as the formula it is: so where an
     index goes beyond its dimension, into the next row."""
     index = sympy.sympify(index)
-    if buffer is None or not index.is_polynomial(*index.free_symbols):
-        return str(index)
-    dimensions = enumerate(zip(buffer.stride, buffer.shape, strict=True))
-    by_stride = {int(stride): d for d, (stride, size) in dimensions if is_int(stride) and size != 1}
-    if len(by_stride) != sum(size != 1 for size in buffer.shape):
-        return str(index)
-    parts = ["0"] * len(buffer.shape)
+    places = None if buffer is None else walk_through(index, buffer, sizes)
+    return str(index) if places is None else ", ".join(places)
+
+
+def walk_through(
+    index: sympy.Expr, buffer: Any, sizes: Mapping[sympy.Symbol, Any]
+) -> list[str] | None:
+    """The symbol that walks along each dimension of the buffer ('0' for none); None for an index that is no plain walk."""
+    if not index.is_polynomial(*index.free_symbols):
+        return None
+    by_stride = dimensions_by_stride(buffer)
+    if by_stride is None:
+        return None
+
+    places = ["0"] * len(buffer.shape)
     for symbol, factor in index.as_coefficients_dict().items():
         dimension = by_stride.get(int(factor)) if symbol.is_Symbol and is_int(factor) else None
-        if dimension is None or parts[dimension] != "0":
-            return str(index)
+        if dimension is None or places[dimension] != "0":
+            return None
+
+        # An index that is too large for its dimension goes on in the next row. Behind the last row there is none.
         size, room = sizes.get(symbol), buffer.shape[dimension]
         if factor != max(by_stride) and is_int(size) and is_int(room) and size > room:
-            return str(index)
-        parts[dimension] = str(symbol)
-    return ", ".join(parts)
+            return None
+        places[dimension] = str(symbol)
+    return places
+
+
+def dimensions_by_stride(buffer: Any) -> dict[int, int] | None:
+    """Stride → dimension, without those of size 1; None where two strides are equal, or one is not known."""
+    found = {}
+    wanted = 0
+    for dimension, (stride, size) in enumerate(zip(buffer.stride, buffer.shape, strict=True)):
+        if size != 1:
+            wanted += 1
+            if is_int(stride):
+                found[int(stride)] = dimension
+    return found if len(found) == wanted else None
 
 
 def is_int(value: Any) -> bool:
@@ -124,12 +146,11 @@ def is_int(value: Any) -> bool:
 
 def symbols(count: int, first: int = 0) -> list[sympy.Symbol]:
     """i, j, k, ..."""
-    return [
-        sympy.Symbol(
-            LETTERS[first + d] if first + d < len(LETTERS) else f"i{first + d}", integer=True
-        )
-        for d in range(count)
-    ]
+    found = []
+    for number in range(first, first + count):
+        name = LETTERS[number] if number < len(LETTERS) else f"i{number}"
+        found.append(sympy.Symbol(name, integer=True))
+    return found
 
 
 def run_body(node: Any, handler: Any) -> str:
@@ -141,11 +162,9 @@ def run_body(node: Any, handler: Any) -> str:
 def reads(node: Any) -> list[str]:
     """The buffers that a node reads, in the order of first use."""
     if is_extern(node):
-        return list(
-            dict.fromkeys(
-                a.buffer.name for a in tree_leaves((node.args, node.kwargs)) if hasattr(a, "buffer")
-            )
-        )
+        views = [leaf for leaf in tree_leaves((node.args, node.kwargs)) if hasattr(leaf, "buffer")]
+        return list(dict.fromkeys(view.buffer.name for view in views))
+
     loads = Loads()
     run_body(node, loads)
     return list(loads.names)
@@ -166,16 +185,16 @@ def label_of(node: Any) -> str:
 def formula(node: Any, buffers: Mapping[str, Any]) -> str:
     """'mul[i, j] = x[i, j] * w[j]'."""
     if is_extern(node):
-        return f"{', '.join(b.name for b in node.buffers)} = {node.op}({', '.join(reads(node))})"
-    index = symbols(len(node.ranges) + len(node.reduced))
-    told = run_body(
-        node, Formula(buffers, dict(zip(index, (*node.ranges, *node.reduced), strict=True)))
-    )
-    index, reduced = index[: len(node.ranges)], index[len(node.ranges) :]
-    result = f"{node.buffer.name}[{', '.join(map(str, index))}]"
+        written = ", ".join(buffer.name for buffer in node.buffers)
+        return f"{written} = {node.op}({', '.join(reads(node))})"
+
+    index = symbols(len(node.ranges))
+    reduced = symbols(len(node.reduced), len(index))
+    sizes = dict(zip((*index, *reduced), (*node.ranges, *node.reduced), strict=True))
+    told = run_body(node, Formula(buffers, sizes))
     if node.reduced:
-        return f"{result} = {node.kind} over {', '.join(map(str, reduced))} of {told}"
-    return f"{result} = {told}"
+        told = f"{node.kind} over {', '.join(map(str, reduced))} of {told}"
+    return f"{node.buffer.name}[{', '.join(map(str, index))}] = {told}"
 
 
 def ranges_of(node: Any) -> str:
@@ -192,27 +211,32 @@ def ranges_of(node: Any) -> str:
 @takes(graph=LOOPS, title=TEXT)
 def loops(graph: Any, title: str = "") -> Picture:
     """Every loop of a lowered program, in order."""
-    buffers = graph.buffers
     boxes, text = [], []
     for node in graph.nodes:
-        origins = ", ".join(dict.fromkeys(bare(op_name(origin)) for origin in node.origins))
-        size = " + ".join(human_bytes(b.nbytes) for b in node.buffers)
-        kind = " cl-x" if is_extern(node) else ""
-        boxes.append(
-            f'<div class="cl-loop{kind} cl-m"><div class="cl-top"><span>{escape(ranges_of(node))}</span>'
-            f'<span>{f"from {escape(origins)} · " if origins else ""}writes {escape(size)}</span></div>'
-            f'<div class="cl-body">{escape(formula(node, buffers))}</div></div>'
-        )  # fmt: skip
-        text.append(f"{ranges_of(node)}:\n    {formula(node, buffers)}")
-    named = f"Loop IR{f' of {title}' if title else ''}"
-    alt = f"{named}: {plural(len(graph.nodes), 'loop node')}: {', '.join(map(label_of, graph.nodes))}."
+        ranges, said = ranges_of(node), formula(node, graph.buffers)
+        boxes.append(box(node, ranges, said))
+        text.append(f"{ranges}:\n    {said}")
+
+    named = f"Loop IR of {title}" if title else "Loop IR"
+    labels = ", ".join(map(label_of, graph.nodes))
+    alt = f"{named}: {plural(len(graph.nodes), 'loop node')}: {labels}."
     caption = "Each box is a loop (double border: a library call): its ranges (reduced ones in brackets), then what it computes."
-    return Picture(
-        f'<div class="cl-scroll">{"".join(boxes)}</div>', caption, alt, "\n".join(text), ("loops",)
-    )
+    body = f'<div class="cl-scroll">{"".join(boxes)}</div>'
+    return Picture(body, caption, alt, "\n".join(text), ("loops",))
 
 
-# -- one element at a time -------------------------------------------------------------------------------------------------
+def box(node: Any, ranges: str, said: str) -> str:
+    """A loop in HTML: its ranges, where it comes from and what it writes; below, its formula."""
+    origins = ", ".join(dict.fromkeys(bare(op_name(origin)) for origin in node.origins))
+    came = f"from {escape(origins)} · " if origins else ""
+    size = " + ".join(human_bytes(buffer.nbytes) for buffer in node.buffers)
+    kind = " cl-x" if is_extern(node) else ""
+    right = f"<span>{came}writes {escape(size)}</span>"
+    top = f'<div class="cl-top"><span>{escape(ranges)}</span>{right}</div>'
+    return f'<div class="cl-loop{kind} cl-m">{top}<div class="cl-body">{escape(said)}</div></div>'
+
+
+# ---- one element at a time ------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
@@ -228,11 +252,10 @@ class Happened:
 
 
 def shown(value: Any) -> str:
-    return (
-        f"{float(value):.6g}"
-        if isinstance(value, np.ndarray) and value.dtype.kind == "f"
-        else str(value)
-    )
+    """A number as it is told: six digits."""
+    if isinstance(value, np.ndarray) and value.dtype.kind == "f":
+        return f"{float(value):.6g}"
+    return str(value)
 
 
 @dataclass
@@ -251,12 +274,10 @@ class Watching:
         return value
 
     def masked(self, condition: Array, body: Callable[[], Array], other: Any) -> Array:
-        handler = self.handler
-        value = (
-            handler.masked(condition, body, other)
-            if condition
-            else handler.constant(other, torch.float64)
-        )
+        if condition:
+            value = self.handler.masked(condition, body, other)
+        else:
+            value = self.handler.constant(other, torch.float64)
         self.note("masked", [condition], value)
         return value
 
