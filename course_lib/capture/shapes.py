@@ -186,9 +186,7 @@ class Shapes:
         """`function(*args)` of symbolic numbers with floats, or None: a symbol, for sympy would change the last bits."""
         if function is operator.invert and type(args[0]) is torch.SymInt:
             return -args[0] - 1  # a SymInt has no `~`
-        if {*map(type, args)}.isdisjoint(SYMBOLIC) or function not in COMPUTED:
-            return None
-        if not all(isinstance(arg, NUMBERS) for arg in args):
+        if not is_arithmetic(function, args):
             return None
 
         hints = [arg.node.hint if type(arg) in SYMBOLIC else arg for arg in args]
@@ -275,6 +273,13 @@ class Shapes:
             (d, self.text(n)) for d, n in enumerate(strides) if n.free_symbols <= set(self.found)
         ]
         return [Holds(f"{{}}.stride({dim}) == {text}") for dim, text in places]
+
+
+def is_arithmetic(function: Any, args: Sequence[Any]) -> bool:
+    """Does the function compute a number of numbers, one of them symbolic?"""
+    if {*map(type, args)}.isdisjoint(SYMBOLIC) or function not in COMPUTED:
+        return False
+    return all(isinstance(arg, NUMBERS) for arg in args)
 
 
 def finite_value(function: Any, hints: Sequence[Any]) -> Any:

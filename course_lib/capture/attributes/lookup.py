@@ -83,7 +83,7 @@ def get(it: Machine, value: Any, name: str, *, default: bool = False) -> Any:
     written = it.world.written(value if is_a(value, type) else type(value), name)
     found = member_of(type(value), name) if written is MISSING else written
     lookup = Lookup(it, value, name, default, written, found, it.world.of(value))
-    for rule in RULES:
+    for rule in LOOKUP_RULES:
         result = rule(lookup)
         if result is not GO_ON:
             return result
@@ -311,7 +311,7 @@ def by_python(lookup: Lookup) -> Any:
     return lookup.it.native(read, lookup.value, lookup.name)
 
 
-RULES: list[Callable[[Lookup], Any]] = [
+LOOKUP_RULES: list[Callable[[Lookup], Any]] = [
     of_class_with_own_lookup,
     of_tensor,
     of_opaque,
@@ -331,4 +331,4 @@ RULES: list[Callable[[Lookup], Any]] = [
 
 def register(rule: Callable[[Lookup], Any], *, before: Callable[[Lookup], Any]) -> None:
     """Add a rule of a corner in front of another one."""
-    RULES.insert(RULES.index(before), rule)
+    LOOKUP_RULES.insert(LOOKUP_RULES.index(before), rule)

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from course_lib.capture.classes import MISSING, is_a
+from course_lib.capture.known import Known
 from course_lib.capture.shapes import SYMBOLIC
 from course_lib.capture.sources import Unsupported
 from course_lib.capture.stand_ins.iterators import Remaining
@@ -44,8 +45,7 @@ def tensor_attribute(it: Machine, tensor: torch.Tensor, name: str) -> Any:
         return stored.value
 
     known = it.world.of(tensor)
-    outside = stored is None and known is not None and name in getattr(known.real, "__dict__", {})
-    if name in OF_AUTOGRAD or outside:
+    if name in OF_AUTOGRAD or (stored is None and is_users_own(known, name)):
         found = real_attribute(it, tensor, name)
         if name != "grad_fn" or found is None:
             return it.world.wrap(found, known.source.attr(name)) if known is not None else found
@@ -55,6 +55,7 @@ def tensor_attribute(it: Machine, tensor: torch.Tensor, name: str) -> Any:
             return it.native(getattr, tensor, name)
 
     if found is MISSING:
+        # where the program itself has deleted it, the real one may have it
         if known is not None and stored is None:
             it.world.assume(known.source, "absent", LacksAttribute(name))
         raise AttributeError(f"'Tensor' object has no attribute '{name}'", name=name, obj=tensor)
@@ -62,6 +63,11 @@ def tensor_attribute(it: Machine, tensor: torch.Tensor, name: str) -> Any:
         f"reads tensor.{name}, which reaches around the graph",
         "move it out of the compiled function",
     )
+
+
+def is_users_own(known: Known | None, name: str) -> bool:
+    """Has a tensor from outside an attribute that the user gave it?"""
+    return known is not None and name in getattr(known.real, "__dict__", {})
 
 
 def real_attribute(it: Machine, tensor: torch.Tensor, name: str) -> Any:
@@ -86,7 +92,6 @@ def change_tensor(it: Machine, tensor: torch.Tensor, name: str, new: Any = MISSI
     """`tensor.name = new`: an attribute of the user's own, or the gradient of a tensor from outside."""
     if new is MISSING:
         tensor_attribute(it, tensor, name)  # which may raise
-
     elif name in ASSIGNED:
         ASSIGNED[name](it, tensor, new)
         return

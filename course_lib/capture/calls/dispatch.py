@@ -3,7 +3,7 @@
 In:  a callable of the interpreted program, its arguments.
 Out: what the call gives. Raises what Python raises, or `Unsupported`.
 
-The rules are asked in the order of `RULES`; `corners/` put more of them between (`register`).
+The rules are asked in the order of `CALL_RULES`; `corners/` put more of them between (`register`).
 In PyTorch: `torch/_dynamo/variables/builder.py` picks a class for each callable; its `call_function` then decides.
 """
 
@@ -53,7 +53,7 @@ class CallRule:
 
 def call(interpreter: Machine, function: Any, args: list[Any], kwargs: dict[str, Any]) -> Any:
     """`function(*args, **kwargs)` in the interpreted world."""
-    for rule in RULES:
+    for rule in CALL_RULES:
         if rule.matches(interpreter, function):
             result = rule.handle(interpreter, function, args, kwargs)
             if result is not GO_ON:
@@ -64,14 +64,15 @@ def call(interpreter: Machine, function: Any, args: list[Any], kwargs: dict[str,
 
 def register(rule: CallRule, *, before: str) -> None:
     """Add a rule of a corner in front of the rule of this name."""
-    names = [known.name for known in RULES]
-    RULES.insert(names.index(before), rule)
+    names = [known.name for known in CALL_RULES]
+    CALL_RULES.insert(names.index(before), rule)
 
 
 # ---- what each rule matches, and what it does --------------------------------------------------------
 
 
 def is_module(it: Machine, function: Any) -> bool:
+    """An `nn.Module`?"""
     return is_a(function, torch.nn.Module)
 
 
@@ -102,6 +103,7 @@ def record_method(it: Machine, function: Any, args: list[Any], kwargs: dict[str,
 
 
 def anything(it: Machine, function: Any) -> bool:
+    """The rule is asked for each callable; `handle` says if it has an answer."""
     return True
 
 
@@ -132,6 +134,7 @@ def call_handler(it: Machine, function: Any, args: list[Any], kwargs: dict[str, 
 
 
 def is_known_type(it: Machine, function: Any) -> bool:
+    """A bound method, a `functools.partial`, ...?"""
     return type(function) in TYPES
 
 
@@ -141,6 +144,7 @@ def handle_known_type(it: Machine, function: Any, args: list[Any], kwargs: dict[
 
 
 def is_torch_operation(it: Machine, function: Any) -> bool:
+    """A function of torch that computes on tensors, and does nothing else?"""
     return is_operation(function)
 
 
@@ -176,7 +180,7 @@ def raise_not_callable(it: Machine, function: Any, args: list[Any], kwargs: dict
     raise TypeError(f"'{attributes.type_of(it, function).__name__}' object is not callable")
 
 
-RULES = [
+CALL_RULES = [
     CallRule("module", is_module, call_module),
     CallRule("instance with a __call__ of the user's", has_call_of_users, call_its_call),
     CallRule("method of a tensor", is_tensor_method, record_method),

@@ -2,7 +2,20 @@
 
 A reader of lesson 02 and 03 may skip this folder. In PyTorch: the long tail of `torch/_dynamo/variables/`.
 
-`own_operations.py`: an `autograd.Function`, a custom operator, a function with a cache. `reading.py`: what their code does.
+    checkpoint.py          `torch.utils.checkpoint`
+    inference.py           `with torch.inference_mode():` inside a function
+    loaded_modules.py      `sys.modules`
+    numpy.py               numbers and arrays of NumPy
+    own_operations.py      an `autograd.Function`, a custom operator, a function with a cache; `reading.py`: what their code does
+    python.py              loggers, thread-local data, `dir`, views of dicts, cached properties, weak references
+    random.py              random numbers whose dtype fake tensors get wrong
+    rebuilding.py          how special kinds of values are written in a head
+    refusals.py            arguments that eager's kernels refuse, though fake tensors take them
+    switches.py            functions that ask or turn a switch of torch
+    tensors.py             calls on tensors that ask for data, and need none
+    torch_functions.py     makers of tensors, conditions, vmap and grad, `__torch_function__`
+    torch_warnings.py      warnings of torch's own operations
+    warn.py                `warnings.warn`
 """
 
 from course_lib.capture.corners import (

@@ -151,21 +151,22 @@ class Reader:
             self.instruction(place)
 
     def instruction(self, place: int) -> None:
+        """One instruction: what it says about the world outside."""
         i, free = self.program[place], self.function.__code__.co_freevars
+        writes_outside = i.op in ("STORE_DEREF", "DELETE_DEREF") and i.arg in free
+        in_place = i.op == "BINARY_OP" and i.arg.endswith("=")
         if isinstance(i.arg, types.CodeType):
             inner = Role(False, self.role.kernel, self.role.raises)
             Reader(self.function, i.arg, inner, self.found).run()
         elif i.op in ("LOAD_GLOBAL", "LOAD_DEREF"):
             self.name(place)
-        elif i.op in OUTWARD or (i.op in ("STORE_DEREF", "DELETE_DEREF") and i.arg in free):
+        elif i.op in OUTWARD or writes_outside:
             self.found.effects.append(f"runs {i}")
         elif i.op == "RAISE_VARARGS" and not self.role.raises:
             self.found.effects.append("may raise an error")
         elif i.op == "STORE_FAST" and i.arg == self.context:
             self.found.effects.append(f"stores another value in {i.arg}")
-        elif i.op in ("STORE_SUBSCR", "DELETE_SUBSCR") or (
-            i.op == "BINARY_OP" and i.arg.endswith("=")
-        ):
+        elif i.op in ("STORE_SUBSCR", "DELETE_SUBSCR") or in_place:
             self.found.changes = True
         elif i.op in ("LOAD_ATTR", "STORE_ATTR") and place not in self.followed:
             self.attribute(place)
@@ -173,13 +174,21 @@ class Reader:
     def attribute(self, place: int) -> None:
         """An attribute of some value: of the context, of a tensor, or of a value of Python's own types."""
         i, before = self.program[place], self.program[place - 1]
-        name = i.arg
         if self.context and before.op == "LOAD_FAST" and before.arg == self.context:
-            if hasattr(torch.autograd.Function, name) and name not in OF_CONTEXT:
-                self.found.effects.append(f"uses {self.context}.{name}")
+            self.attribute_of_context(i.arg)
         elif i.op == "STORE_ATTR":
-            self.found.effects.append(f"changes the attribute '{name}' of something")
-        elif name == "data" and not self.role.raises:
+            self.found.effects.append(f"changes the attribute '{i.arg}' of something")
+        else:
+            self.attribute_read(i.arg)
+
+    def attribute_of_context(self, name: str) -> None:
+        """`ctx.name`: any name of the user's own keeps a value there."""
+        if hasattr(torch.autograd.Function, name) and name not in OF_CONTEXT:
+            self.found.effects.append(f"uses {self.context}.{name}")
+
+    def attribute_read(self, name: str) -> None:
+        """`value.name`, of a value of which nothing is known but that a tensor or Python's own types may have such a name."""
+        if name == "data" and not self.role.raises:
             self.found.effects.append("uses .data, by which it may change a tensor of forward")
         elif name in RANDOM:
             self.found.random.append(f"draws random numbers ({name})")

@@ -35,7 +35,7 @@ OF_OBJECT: dict[int, Maker] = {}
 
 def make_stand_in(world: World, obj: Any, source: Source) -> Any:
     """The stand-in of an object that is met for the first time."""
-    for rule in RULES:
+    for rule in STAND_IN_RULES:
         stand_in = rule(world, obj, source)
         if stand_in is not GO_ON:
             return stand_in
@@ -102,7 +102,7 @@ def named_result(world: World, obj: Any, source: Source) -> Any:
     return world.know(cls(items), obj, source).stand_in
 
 
-RULES: list[Maker] = [
+STAND_IN_RULES: list[Maker] = [
     tensor,
     special,
     container,
