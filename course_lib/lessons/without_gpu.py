@@ -117,3 +117,34 @@ def counted_traffic() -> Iterator[Counter[str]]:
         patch.object(Builder, "set_grid_idx", counted_start),
     ):
         yield seen
+
+
+@contextlib.contextmanager
+def garbage_in_masked_lanes() -> Iterator[None]:
+    """A load without `other` gives NaN, or the largest integer, in its masked lanes, where the interpreter gives 0.
+
+    On a GPU such a lane holds whatever was in its register (Triton's documentation of `tl.load`: undefined).
+    """
+    import_triton()
+    from triton.runtime.interpreter import InterpreterBuilder as Builder
+    from triton.runtime.interpreter import TensorHandle
+
+    load = Builder.create_masked_load
+
+    def undefined_load(self: Any, pointers: Any, mask: Any, other: Any, *rest: Any) -> Any:
+        loaded = load(self, pointers, mask, other, *rest)
+        if other is not None:
+            return loaded
+        numbers = loaded.data
+        garbage = np.nan if np.issubdtype(numbers.dtype, np.floating) else most_of(numbers.dtype)
+        return TensorHandle(np.where(mask.data, numbers, numbers.dtype.type(garbage)), loaded.dtype)
+
+    with patch.object(Builder, "create_masked_load", undefined_load):
+        yield
+
+
+def most_of(dtype: np.dtype[Any]) -> Any:
+    """The largest number of an integer dtype; True of bools."""
+    if dtype.kind == "b":
+        return True
+    return np.iinfo(dtype).max

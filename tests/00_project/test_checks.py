@@ -210,6 +210,9 @@ def test_a_wrong_number_of_graphs_shows_the_guards_that_failed():
         check_graphs(2, 1, "graphs", "", many)
     with pytest.raises(CheckFailed):
         check_graphs(True, 1, "graphs")
+    check_graphs(len(graphs), 4, "as few as that are right", "", failed, at_most=True)
+    with pytest.raises(CheckFailed, match=r"(?s)The guards and breaks:.*Expected: at most 2"):
+        check_graphs(len(graphs), 2, "too many", "", failed, at_most=True)
 
 
 def test_in_a_notebook_a_failed_check_shows_its_text_and_no_lines_of_the_course(capsys):

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import os
+
 import pytest
 import torch
 from mutants import NEEDS_THE_HOOK, Mutants, exercise_tests
 
+# Triton asks for it when it is imported: the notebooks of these exercises set it in their first cell
+os.environ.setdefault("TRITON_INTERPRET", "1")
 pytest.importorskip("triton")
 
 LESSON = Mutants("09_triton_codegen")
@@ -100,6 +104,12 @@ WRONG = {
         ),
         "loaded twice": edit(
             "value * scale * weight", "tl.load(x + i * stride + j, mask, other=0.0).to(tl.float32) * scale * weight"
+        ),
+        "two rows for each program": edit("tl.program_id(0) * ROWS", "tl.program_id(0) * 2"),
+        "garbage in masked lanes": edit("mask, other=0.0)", "mask)"),
+        "rounded in the middle": edit(
+            "value * scale * weight",
+            "(value * scale).to(x.dtype.element_ty).to(tl.float32) * weight",
         ),
         "all of w": edit("tl.load(w + j, columns, other=0.0)", "tl.load(w + j)"),
         "a global number": edit("@triton.jit", "SMALL = 1e-6\n\n@triton.jit", " + 1e-6)", " + SMALL)"),

@@ -117,6 +117,21 @@ WRONG = {
         "one type for all": edit("C[buffers[argument].dtype]", "C[node.buffer.dtype]"),
         "int": edit("for (int64_t {symbol}", "for (int {symbol}"),
         "one short": edit("{symbol} < {size};", "{symbol} < {size} - 1;"),
+        "no pragma for a single range": edit(
+            "if n == len(index) - 1:", "if n == len(index) - 1 and n > 0:"
+        ),
+        "the third is vectorised": edit(
+            "if n == len(index) - 1:", "if n == min(2, len(index) - 1):"
+        ),
+        "an int inside": edit(
+            "for (int64_t {symbol}", "for ({'int64_t' if n == 0 else 'int'} {symbol}"
+        ),
+        "int32 is int64": edit(
+            "    index = node.symbols[0]",
+            "    C = {**globals()['C'], torch.int32: 'int64_t'}\n    index = node.symbols[0]",
+        ),
+        "changes its list": edit('    return "\\n"', '    arguments.clear()\n    return "\\n"'),
+        "changes its dict": edit('    return "\\n"', '    buffers.clear()\n    return "\\n"'),
         "a name of C++": edit('extern "C" void', "void"),
         "a brace is missing": edit('["}"] * (len(index) + 1)', '["}"] * len(index)'),
         "nothing": body("    return None"),
@@ -139,6 +154,22 @@ WRONG = {
             'elif floats and node.kind in ("sum", "prod"):', 'elif node.kind in ("sum", "prod"):'
         ),
         "float for all": edit('        kind = "double"', '        kind = "float"'),
+        "a finite lowest": edit('lowest = "-INFINITY"', 'lowest = "-3.0e38f"'),
+        "a finite highest": edit('highest = "INFINITY"', 'highest = "3.0e38f"'),
+        "limits of 64 bits": edit("torch.iinfo(dtype)", "torch.iinfo(torch.int64)"),
+        "products of integers in double": edit(
+            'elif floats and node.kind in ("sum", "prod"):',
+            'elif (floats and node.kind == "sum") or node.kind == "prod":',
+        ),
+        "products in float": edit(
+            'elif floats and node.kind in ("sum", "prod"):',
+            'elif floats and node.kind == "sum":',
+        ),
+        "max in float": edit(
+            '    if node.kind in ("any", "all"):\n',
+            '    if floats and node.kind == "max":\n        kind = "float"\n    elif node.kind in ("any", "all"):\n',
+        ),
+        "changes its list": edit('    return "\\n"', '    arguments.clear()\n    return "\\n"'),
         "any is all": edit('"total |= value != 0;"', '"total = value != 0;"'),
         "the type of what is read": edit(
             "kind = C[dtype]", "kind = C[buffers[arguments[0]].dtype]"
@@ -161,6 +192,14 @@ WRONG = {
         "threads for a long outer loop": edit("iterations >= 16384", "loop.size >= 16384"),
         "more than 16,384": edit("iterations >= 16384", "iterations > 16384"),
         "threads from 10,000 on": edit("iterations >= 16384", "iterations >= 10000"),
+        "int loops": edit("for (int64_t {loop.symbol}", "for (int {loop.symbol}"),
+        "the second is vectorised": edit(
+            "if n == len(kernel.loops) - 1", "if n == min(1, len(kernel.loops) - 1)"
+        ),
+        "two loops are counted": edit(
+            "in kernel.loops:\n        iter", "in kernel.loops[:2]:\n        iter"
+        ),
+        "changes its list": edit('    return "\\n"', '    arguments.clear()\n    return "\\n"'),
         "the value before": edit(
             'variables.get(buffer) or f"{',
             'f"v{len(variables) - 1}" if buffer in variables else f"{',

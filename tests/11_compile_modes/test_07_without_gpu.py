@@ -10,7 +10,13 @@ from torch import nn
 
 import course_lib as cl
 from course_lib import events
-from course_lib.lessons.without_gpu import capture, counted_traffic, imitated_cuda_graphs
+from course_lib.lessons.without_gpu import (
+    capture,
+    counted_traffic,
+    garbage_in_masked_lanes,
+    imitated_cuda_graphs,
+)
+from course_lib.runtime.triton_runner import import_triton
 
 
 def test_a_replay_reads_what_stands_at_the_addresses_now_and_writes_where_it_wrote():
@@ -59,3 +65,22 @@ def test_traffic_is_counted_without_the_masked_lanes():
         f(x, y)
     assert seen == {"programs": seen["programs"], "read": 12_000, "written": 12_000}
     assert seen["programs"] >= 1
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="with a GPU, Triton compiles")
+@pytest.mark.parametrize("dtype", [torch.float32, torch.int32, torch.bool], ids=str)
+def test_a_masked_lane_holds_garbage_unless_a_number_for_it_is_given(dtype):
+    triton = import_triton()
+    tl = triton.language
+
+    def copied(x, out, n, known: tl.constexpr):
+        i = tl.arange(0, 8)
+        value = tl.load(x + i, i < n, other=0) if known else tl.load(x + i, i < n)
+        tl.store(out + i, value)
+
+    kernel, x = triton.jit(copied), torch.zeros(8, dtype=dtype)
+    for known in (True, False):
+        with garbage_in_masked_lanes():
+            kernel[(1,)](x, out := torch.zeros(8, dtype=dtype), 3, known=known)
+        is_zero = (out == 0).tolist()
+        assert is_zero == [True] * 3 + [known] * 5

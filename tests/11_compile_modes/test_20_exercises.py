@@ -242,7 +242,11 @@ WRONG = {
         "no columns masked in the load": edit(
             "(k[:, None] < K) & (j < N), 0.0", "(k[:, None] < K) & (j > -1), 0.0"
         ),
-        "rounded operands": edit(', input_precision="ieee"', ""),
+        "garbage beyond K": edit("(k[None, :] < K), 0.0)", "(k[None, :] < K))"),
+        "changes its lists": edit(
+            '    return "\\n"', '    epilogue.append("acc = acc + 0")\n    return "\\n"'
+        ),
+        "ieee in a comment": edit(', input_precision="ieee")', ")  # ieee"),
         "inside is said of rows": edit(
             "inside = (i < M) & (j < N)",
             "inside = (i < M) & (j > -1)",

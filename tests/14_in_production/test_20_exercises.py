@@ -196,6 +196,14 @@ WRONG = {
             "server.answered, server.noted[:] = answered, noted",
             "server.answered, server.noted[:] = 0, []",
         ),
+        "new threads": edit(
+            "server.dice.set_state(dice)",
+            "server.dice.set_state(dice)\n    server.worker = ThreadPoolExecutor(2)",
+        ),
+        "torch's random numbers move": edit(
+            "server.answer(question, [[1] * border] * batch)",
+            "server.answer(question, torch.randint(64, (batch, border)).tolist())",
+        ),
         "the dice roll": edit("    server.dice.set_state(dice)\n", ""),
         "new dice": edit("server.dice.set_state(dice)", "server.dice.manual_seed(14)"),
     },

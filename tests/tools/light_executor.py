@@ -45,7 +45,13 @@ def light_marks(learners: Notebook, reference: Notebook) -> list[Mark]:
     os.close(writing)
     with os.fdopen(reading, "rb") as pipe:
         data = pipe.read()
-    os.waitpid(child, 0)
+    _, status = os.waitpid(child, 0)
+    if not data:
+        code = os.waitstatus_to_exitcode(status)
+        raise AssertionError(
+            f"The process in which the notebook ran ended before it gave marks (exit code {code}; "
+            "below 0 it is a signal): an answer crashed it."
+        )
     found = pickle.loads(data)
     if isinstance(found, str):
         raise AssertionError(found)
