@@ -382,7 +382,8 @@ def as_said(part: Part) -> str:
     words = []
 
     if whole != TESTS:
-        words.append(f"rooms {whole.removeprefix(f'{TESTS} of ')}")
+        rooms = whole.removeprefix(f"{TESTS} of ")
+        words.append(f"rooms {rooms}" if "," in rooms else f"room {rooms}")
     if whole != part.what:
         words.append("without slow ones")
     return f"{' '.join(words) or 'all'}: {part.counts}"
