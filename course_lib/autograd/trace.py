@@ -150,21 +150,24 @@ class Tracing:
         signature.gradients = tuple(found)
         signature.unconnected = tuple(n for n in wanted if n not in found)
 
-        leaves = {id(primals[n]): n for n in found}
+        self.note_ways(numbers, outputs, {id(primals[n]): n for n in found})
+        return [restride(g, dense(primals[n])) for n, g in found.items()]
+
+    def note_ways(
+        self, numbers: list[int], outputs: list[torch.Tensor], leaves: Mapping[int, int]
+    ) -> None:
+        """Note in the signature where autograd gets to from each of the `outputs` (the values `numbers`): inputs, other values."""
         ways = [functions_before(output) for output in outputs]
-        signature.reached = tuple(
+        self.signature.reached = tuple(
             leaves_among(output, way, leaves) for output, way in zip(outputs, ways, strict=True)
         )
-        signature.inner = tuple(
-            n
-            for n, output in zip(numbers, outputs, strict=True)
-            if any(
-                output.grad_fn in way
-                for other, way in zip(outputs, ways, strict=True)
-                if other is not output and other.grad_fn is not output.grad_fn
-            )
-        )
-        return [restride(g, dense(primals[n])) for n, g in found.items()]
+
+        inner = set()
+        for number, output in zip(numbers, outputs, strict=True):
+            for other, way in zip(outputs, ways, strict=True):
+                if other.grad_fn is not output.grad_fn and output.grad_fn in way:
+                    inner.add(number)
+        self.signature.inner = tuple(sorted(inner))
 
 
 def dense(tensor: torch.Tensor) -> torch.Tensor:
