@@ -41,11 +41,12 @@ def test_every_lesson_exercise_and_document_is_on_the_front_page_once(source):
         *ROOT.glob("notebooks/*.ipynb"),
         *ROOT.glob("exercises/*/*.ipynb"),
         *ROOT.glob("docs/**/*.md"),
+        *ROOT.glob("*.md"),
     ):
         name = path.relative_to(ROOT).with_suffix("").as_posix()
         if not name.startswith("docs/site/"):
             assert len(re.findall(rf"(?m)^{re.escape(name)}$", front)) == 1, name
-    assert not re.search(r"(?m)^[A-Z]{4,}$(?<!README)(?<!CONTRIBUTING)", front), (
+    assert not re.search(r"(?m)^[A-Z]{4,}$(?<!README)(?<!CONTRIBUTING)(?<!AGENTS)", front), (
         "a placeholder was not filled in"
     )
 
