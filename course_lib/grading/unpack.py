@@ -88,15 +88,21 @@ class _Place:
 
 def files_of(download: Path, leave_out: tuple[Path, ...] = ()) -> Iterator[Entry]:
     """All that is in a download, in the order of the names. `leave_out`: folders that are not looked at."""
+    require_a_download(download)
     top = _Place((), 0, _Budget(MOST_ENTRIES, LARGEST_ZIPS))
     if download.is_dir():
         yield from _folder(download, top, {os.path.realpath(path) for path in leave_out})
-    elif zipfile.is_zipfile(download):
-        yield from _zip_file(download.read_bytes, top)
-    elif download.exists():
-        raise CourseError(f"{download} is no folder and no zip. Give the class's folder, or a zip.")
     else:
-        raise CourseError(f"{download} is no folder. Give the one that holds the students' work.")
+        yield from _zip_file(download.read_bytes, top)
+
+
+def require_a_download(download: Path) -> None:
+    """Raise `CourseError` unless it is a folder or a zip."""
+    if download.is_dir() or zipfile.is_zipfile(download):
+        return
+    if download.exists():
+        raise CourseError(f"{download} is no folder and no zip. Give the class's folder, or a zip.")
+    raise CourseError(f"{download} is no folder. Give the one that holds the students' work.")
 
 
 # ---- folders --------------------------------------------------------------------------------------------------------

@@ -103,6 +103,15 @@ def test_one_sentence_says_what_cannot_be_used(arguments, place, capsys):
     assert sorted(path.name for path in place.iterdir()) == ["broken.ipynb", "file", "folder"]
 
 
+@pytest.mark.parametrize("name", ["nofolder", "file"])
+def test_a_missing_folder_is_told_before_a_missing_sandbox(name, tmp_path, monkeypatch, capsys):
+    (tmp_path / "file").write_text("no zip")
+    monkeypatch.setattr("course_lib.grading.sandbox.why_no_sandbox", lambda: "no bubblewrap here")
+    assert cli.main(["grade", str(tmp_path / name)]) != 0
+    said = "".join(capsys.readouterr())
+    assert f"{name} is no folder" in said and "bubblewrap" not in said
+
+
 def test_every_command_is_in_the_table():
     commands = cli.parser()._subparsers._group_actions[0].choices
     assert set(commands) - {line.split()[0] for line in TABLE} == set()

@@ -107,7 +107,10 @@ def grade(args: argparse.Namespace) -> int:
     from course_lib.grading.classroom import grade as grade_class
     from course_lib.grading.notebooks import find_root
     from course_lib.grading.runner import Limits
+    from course_lib.grading.unpack import require_a_download
 
+    # a wrong name is told first: it is wrong on every machine, also where no sandbox can be made
+    require_a_download(args.folder)
     if not args.no_sandbox:
         require_a_sandbox()
 
