@@ -57,7 +57,7 @@ class Noted(NamedTuple):
         return any(note.writes() for note in (*self.inputs, *self.values))
 
     def alive_values(self) -> Iterator[tuple[int, torch.Tensor]]:
-        """The results that the program still has, with the number of the value."""
+        """(its number among the values, the tensor) for each value that the program still has."""
         for note in self.values:
             tensor = alive(note.tensor)
             if tensor is not None:

@@ -60,7 +60,7 @@ class Lifted:
 
 
 def lift_numbers(gm: fx.GraphModule) -> Lifted | None:
-    """Make inputs of numbers that meet tensors. None if there are none."""
+    """Make inputs of numbers that meet tensors. None if there are no such numbers, or a tensor is not on the CPU."""
     placeholders = gm.graph.find_nodes(op="placeholder")
     tensors = [n.meta["val"] for n in placeholders if isinstance(n.meta["val"], torch.Tensor)]
     if not tensors or any(tensor.device.type != "cpu" for tensor in tensors):
@@ -121,24 +121,25 @@ class Lifting:
 
     def combine(self, node: fx.Node, tensor: fx.Node, number: fx.Node, tensor_first: bool) -> None:
         """Give the operation a tensor in the place of the number, so that all is rounded as in eager on a CPU."""
-        value, wide = node.meta["val"], False
-        if value.dtype in HALVES:
-            # a factor stays as exact as float32; what is added becomes a half first
-            wide = node.target in FACTORS
+        value = node.meta["val"]
+        is_half = value.dtype in HALVES
+        # Of halves eager multiplies in float32 and rounds at the end. What it adds becomes a half first.
+        in_float32 = is_half and node.target in FACTORS
         with self.graph.inserting_before(node):
             stands_for = self.input_for(number)
-            if wide:
+            if in_float32:
                 tensor = self.converted(tensor, torch.float32)
-            elif value.dtype in HALVES:
+            elif is_half:
                 stands_for = self.converted(stands_for, value.dtype)
         node.args = (tensor, stands_for) if tensor_first else (stands_for, tensor)
-        if wide:
+        if in_float32:
             self.round_result(node, value)
 
     def round_result(self, node: fx.Node, value: torch.Tensor) -> None:
         """The operation computes in float32 now: whoever uses it gets the dtype of `value`."""
         with self.graph.inserting_after(node):
             rounded = self.converted(node, value.dtype)
+        # All users get the rounded one, but for the conversion itself.
         node.replace_all_uses_with(rounded, delete_user_cb=lambda user: user is not rounded)
         node.meta["val"], rounded.meta["val"] = value.float(), value
 

@@ -187,7 +187,10 @@ def part(
     outputs: list[fx.Node],
     more: Sequence[fx.Node] = (),
 ) -> fx.GraphModule:
-    """The graph that computes `outputs` from `inputs`, which become its placeholders, and does `more`."""
+    """The graph that computes `outputs` from `inputs`, which become its placeholders.
+
+    `more`: nodes that must run although no output needs them, for they have an effect.
+    """
     graph = fx.Graph()
     twin: dict[fx.Node, fx.Node] = {}
     for node in inputs:

@@ -36,15 +36,21 @@ def op_by_op(gm: fx.GraphModule) -> Program:
 
 
 def restoring(program: Program, gm: fx.GraphModule) -> Program:
-    """A program that may write to inputs as it goes. If it fails after that, they get back what they held: the head lets eager
-    run the frame from its start."""
+    """A program that may write to inputs as it goes.
+
+    If it fails after a write, the inputs get their old values back, because eager then runs the frame from its start.
+    """
     nodes = list(gm.graph.nodes)
     written = [n for n, x in enumerate(gm.graph.find_nodes(op="placeholder")) if is_written(x)]
     if not written or not any(map(may_fail, nodes)):
         return program
 
     def run(*inputs: Any) -> tuple[Any, ...]:
-        before = [(inputs[n], inputs[n].data, inputs[n].detach().clone()) for n in written]
+        before = []
+        for n in written:
+            tensor = inputs[n]
+            # The program may give the tensor other memory, so both are kept: the memory and a copy of the values.
+            before.append((tensor, tensor.data, tensor.detach().clone()))
         try:
             return program(*inputs)
         except Exception:
@@ -218,9 +224,12 @@ class GraphNode:
         """The results of this call that have hooks, or keep their gradient."""
         if not ctx.hooked and not self.inner:
             return []
-        hooked = hooks_by_value(ctx.hooked, self.shown.numbers)
-        may_retain = {*self.inner, *hooked}
-        return watched(hooked, [(n, t) for n, t in ctx.noted.alive_values() if n in may_retain])
+        hooks = hooks_by_value(ctx.hooked, self.shown.numbers)
+
+        # Others keep no gradient, so they need not be looked at.
+        may_retain = {*self.inner, *hooks}
+        alive = [(n, tensor) for n, tensor in ctx.noted.alive_values() if n in may_retain]
+        return watched(hooks, alive)
 
     def compiled(self, saved: Sequence[Any], given: dict[int, Any], why_not: str) -> dict[int, Any]:
         """The gradients by the compiled backward graph."""

@@ -42,11 +42,12 @@ class Result:
         if self.layout is None:
             return base
 
-        # A view knows its base. One without a gradient is a view of what is detached.
+        # In eager a view without a gradient is a view of a detached tensor.
         if base.requires_grad and not self.requires_grad:
             base = base.detach()
 
         sizes, strides, offset = self.layout
+        # Also under `no_grad`: the view has a `grad_fn` then, as in eager.
         with torch.enable_grad():
             return base.as_strided(sizes, strides, base.storage_offset() + offset)
 
@@ -56,8 +57,9 @@ class Update:
     """An input that the program writes to."""
 
     input: int
-    # Of the value that it holds afterwards
+    # Which value of the graph it holds afterwards
     index: int
+    # Who notices the write
     seen_by: SeenBy
 
 

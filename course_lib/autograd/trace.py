@@ -125,7 +125,7 @@ class Tracing:
             return [leave(value) for value in values]
 
     def enter(self, fake: Any, node: fx.Node) -> Any:
-        """An input as the program meets it. (The fake of one that is written to says what became of it.)"""
+        """An input as the program meets it. (Where the program writes to it, its fake has the new value afterwards.)"""
         if not isinstance(fake, torch.Tensor):
             return fake
         wanted = self.gradients and node.meta.get("requires_grad", node.meta["val"].requires_grad)

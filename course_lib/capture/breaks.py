@@ -46,7 +46,7 @@ class Expression:
 
 @dataclass(frozen=True)
 class Statement:
-    """An instruction that takes `takes` values off the stack, and gives none."""
+    """An instruction that takes `takes` values off the stack, and gives none. Its text is written as for an `Expression`."""
 
     takes: int
     text: str
@@ -78,7 +78,7 @@ STATEMENTS: dict[str, Statement] = {
 
 @dataclass(frozen=True)
 class Side:
-    """One side of a branch: where the frame goes on, with what on the stack."""
+    """One side of a branch: the offset at which the frame goes on, and the stack that it has there."""
 
     offset: int
     stack: list[str]

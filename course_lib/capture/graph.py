@@ -264,12 +264,14 @@ class GraphBuilder:
         node = self.graph.create_node(op, target, self.argument(tuple(args)), self.argument(kwargs))
         node.meta.update(val=result, location=self.location, module=self.module)
         self.last_node = node
+        # The result of an operation in place has its node: the one that made it.
         if not inplace:
             self.remember(result, node)
 
     def run_fake(self, function: Callable[..., Any], args: Any, kwargs: dict[str, Any]) -> Any:
         """What the operation gives on fakes. Raises Unsupported where it raises, or where it needs the data."""
-        FAKE_LOG.disabled = True  # what fails is told as a graph break
+        # A failure is told as a graph break. torch need not log it, too.
+        FAKE_LOG.disabled = True
         try:
             with (
                 warnings.catch_warnings(record=True) as caught,

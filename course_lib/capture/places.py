@@ -60,13 +60,16 @@ class Places:
 
     @staticmethod
     def is_static(obj: Any) -> bool:
-        """Functions, classes, modules: objects that stand for themselves."""
+        """Functions, classes, modules and the like: nothing in them changes that matters, so no copy stands for them."""
         if is_a(obj, STATIC) and not is_a(obj, torch.nn.Module) and not is_bound(obj):
             return True
-        return type(obj) in STATIC_TYPES or type(obj).__module__ in ("typing", "re")
+        if type(obj) in STATIC_TYPES:
+            return True
+        # `List[int]`, compiled patterns
+        return type(obj).__module__ in ("typing", "re")
 
     def is_trusted(self, source: Source) -> bool:
-        """Is this an attribute of a module of torch or Python?"""
+        """May we assume that nobody assigns to it? Yes in modules of torch and of Python's library."""
         return source.root.module.split(".")[0] in TRUSTED
 
     def source_of(self, obj: Any) -> Source | None:
@@ -84,13 +87,17 @@ class Places:
         path: Any = getattr(obj, "__qualname__", None)
         if not is_a(module, str) or not is_a(path, str):
             return None
-        if "<" in path or module not in sys.modules:
+        # `f.<locals>.g` and `<lambda>` cannot be reached from the module.
+        if "<" in path:
+            return None
+        if module not in sys.modules:
             return None
 
         found: Any = sys.modules[module]
         source: Source = Imported(module)
         for name in path.split("."):
-            found, source = getattr(found, name, None), source.attr(name)
+            found = getattr(found, name, None)
+            source = source.attr(name)
         return source if found is obj else None
 
     def globals_source(self, names: dict[str, Any], function: Any = None) -> Source | None:

@@ -27,7 +27,7 @@ from torch.utils._sympy.printers import PythonPrinter
 from torch.utils._sympy.symbol import SymT, symbol_is_type
 
 from course_lib.capture.sources import Location, Source
-from course_lib.capture.tests import Holds, Test
+from course_lib.capture.tests import Holds, Test, verbatim
 
 OPERATORS = {
     "+": operator.add, "-": operator.sub, "*": operator.mul, "/": operator.truediv, "//": operator.floordiv,
@@ -264,7 +264,8 @@ class Shapes:
         return found
 
     def _test(self, expr: Any, form: str = "{}") -> Test:
-        return Holds(form.format(self.text(expr)), form.format(self.text(expr, shown=True)))
+        condition = form.format(self.text(expr))
+        return Holds(verbatim(condition), form.format(self.text(expr, shown=True)))
 
     def stride_tests(self, fake: torch.Tensor) -> list[Test]:
         """The layout of a tensor with symbolic sizes, stride by stride."""
@@ -272,7 +273,7 @@ class Shapes:
         places = [
             (d, self.text(n)) for d, n in enumerate(strides) if n.free_symbols <= set(self.found)
         ]
-        return [Holds(f"{{}}.stride({dim}) == {text}") for dim, text in places]
+        return [Holds(f"{{}}.stride({dim}) == {verbatim(text)}") for dim, text in places]
 
 
 def is_arithmetic(function: Any, args: Sequence[Any]) -> bool:
@@ -296,13 +297,14 @@ def finite_value(function: Any, hints: Sequence[Any]) -> Any:
 
 
 def marks(tensor: torch.Tensor) -> tuple[set[int], set[int]]:
-    """The dimensions that `mark_dynamic` and `maybe_mark_dynamic` named, ours or torch's."""
-    promised = "_course_dynamic", "_dynamo_dynamic_indices"
-    wished = "_course_maybe_dynamic", "_dynamo_weak_dynamic_indices"
-    first, second = (
-        {d for name in names for d in getattr(tensor, name, ())} for names in (promised, wished)
-    )
-    return first, second
+    """Two sets of dimensions: those that `mark_dynamic` named, and those that `maybe_mark_dynamic` named (ours or torch's)."""
+
+    def dimensions(*names: str) -> set[int]:
+        return {d for name in names for d in getattr(tensor, name, ())}
+
+    promised = dimensions("_course_dynamic", "_dynamo_dynamic_indices")
+    wished = dimensions("_course_maybe_dynamic", "_dynamo_weak_dynamic_indices")
+    return promised, wished
 
 
 def broken_promise(size: str, value: int, at: Location | None) -> ConstraintViolationError:

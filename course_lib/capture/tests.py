@@ -159,6 +159,16 @@ class AnotherObject(Test):
         return Difference(self.part(path), f"another object than {self.right.source.shown}", "it")
 
 
+def verbatim(text: str) -> str:
+    """A part of a question that is no place for a source: a name may have braces."""
+    return text.replace("{", "{{").replace("}", "}}")
+
+
+def quoted(name: str) -> str:
+    """A name as a part of a question."""
+    return verbatim(repr(name))
+
+
 # ---- containers and names ------------------------------------------------------------------------------------------
 
 
@@ -180,28 +190,28 @@ class LacksKey(Test):
     """A dict has no such key. (`DICT_CONTAINS`)"""
 
     def __init__(self, name: str) -> None:
-        super().__init__(f"{name!r} not in {{}}", "holds", True)
+        super().__init__(f"{quoted(name)} not in {{}}", "holds", True)
 
 
 class HasKey(Test):
     """A dict has such a key, whatever lies there. (`DICT_CONTAINS`)"""
 
     def __init__(self, name: str) -> None:
-        super().__init__(f"{name!r} in {{}}", "holds", True)
+        super().__init__(f"{quoted(name)} in {{}}", "holds", True)
 
 
 class LacksAttribute(Test):
     """An object has no such attribute. (`HASATTR`)"""
 
     def __init__(self, name: str) -> None:
-        super().__init__(f"not hasattr({{}}, {name!r})", "holds", True)
+        super().__init__(f"not hasattr({{}}, {quoted(name)})", "holds", True)
 
 
 class SlotIsEmpty(Test):
     """An object with `__slots__` has nothing in this one. (`HASATTR`)"""
 
     def __init__(self, name: str) -> None:
-        super().__init__(f"not is_full({{}}, {name!r})", "holds", True)
+        super().__init__(f"not is_full({{}}, {quoted(name)})", "holds", True)
 
 
 class ClassAsSeen(Test):

@@ -57,13 +57,16 @@ def phases(kernel: FusedKernel, trees: Mapping[Step, Expr], keep: bool) -> list[
         phase.rows = steps_of_row(trees, due, phase)
 
         wanted = steps_of_columns(trees, due, phase)
-        sources = sources_of(wanted, trees, result[:n], keep and row_fits)
+        earlier = result[:n]
+        sources = sources_of(wanted, trees, earlier, keep=keep and row_fits)
+        # In the kernel's order
         phase.columns = {step: sources[step] for step in trees if step in sources}
     return result
 
 
 def note_stores(kernel: FusedKernel, ranks: Mapping[Step, int], phases: list[Phase]) -> None:
-    """In which phase each step goes to memory: its own; but in place, the old values must have been read for the last time."""
+    """Note in which phase each step is stored: its own. A step that overwrites an input in place is stored in the last
+    phase, when the old values have been read for the last time."""
     for step, rank in ranks.items():
         name = step.buffer.name
         # Sums across rows are stored after the last row, outside of all phases.

@@ -120,7 +120,9 @@ class Staging:
 class PassPlan:
     """One pass over the columns."""
 
+    # How each reduction of this pass is added up
     gathered: dict[Step, Gathering]
+    # What lies on the stack
     staging: Staging
     # Columns in a block; 0 if they do not go in blocks
     block: int
@@ -128,12 +130,12 @@ class PassPlan:
     threads: bool
     # False where columns must come in their order
     simd: bool
-    # What is fetched of the next row while this one is walked for the last time
+    # Loads of the next row, to be fetched early during the last pass over this one
     fetched: list[Load]
 
     @property
     def in_blocks(self) -> list[Step]:
-        """The sums that each block has one of."""
+        """The steps whose sum is kept separately for each block, and added up afterwards."""
         return [step for step, gathering in self.gathered.items() if gathering.in_blocks]
 
 
@@ -284,9 +286,14 @@ class Planner:
         return index.free_symbols <= {each.symbol for each in self.kernel.loops}
 
     def fetched(self, phase: Phase) -> list[Load]:
-        """For the last of several passes over long rows: what the first pass read of this row, it will need of the next."""
-        rows, columns, passes = self.kernel.rows, self.kernel.columns, self.phases[1:]
-        is_last_of_several = phase in passes[1:][-1:]
+        """Loads to fetch early during the last pass over a row: the first pass over the next row needs them.
+
+        Empty where a row has one pass, or is short.
+        """
+        rows, columns = self.kernel.rows, self.kernel.columns
+        # The first phase is what a row needs before its columns: no pass.
+        passes = self.phases[1:]
+        is_last_of_several = len(passes) > 1 and phase is passes[-1]
         if self.shape != "rows" or not rows or len(columns) > 1 or not is_last_of_several:
             return []
         if columns[0].size < LONG:

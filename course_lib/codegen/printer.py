@@ -59,11 +59,11 @@ class KernelSource:
     language: str
     source: str
     buffers: tuple[str, ...]
-    # Line (from 1) → its step, whose node knows `origins`
+    # Line number (from 1) → the step that it was printed for
     line_of: Mapping[int, Step] = field(default_factory=dict, repr=False)
     # Does it take one more buffer, an int64 that it sets to 1 if an index is out of range?
     checked: bool = False
-    # Of a kernel for many sizes: those of this call, its last buffer (int64)
+    # If the kernel is for many sizes: those of this call. They are passed as one int64 buffer, the last argument.
     sizes: tuple[int, ...] = ()
 
 

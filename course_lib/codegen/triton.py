@@ -168,7 +168,8 @@ class TritonKernel(TritonReductions):
         batch, down, across = directions
         tall = f"tl.cdiv({iterations(down)}, ROWS)"
         wide = f"tl.cdiv({iterations(across)}, COLUMNS)"
-        self.line(f"tile = {self.program}", f"tall, wide = {tall}, {wide}")
+        self.line(f"tile = {self.program}")
+        self.line(f"tall, wide = {tall}, {wide}")
         if batch:
             self.print_indices(batch, "tile // (tall * wide)", "", "batch")
 

@@ -156,7 +156,9 @@ class Wrapper:
         """`old`'s memory under a new name, as a tensor like `new`."""
         text = self.variable[old.name]
         if old.dtype != new.dtype:
-            text = f"as_strided({text}, ({extent(old)},), (1,)).view({DTYPES[new.dtype]})"
+            # `view(dtype)` wants dense memory, so the tensor is made flat first.
+            flat = f"as_strided({text}, ({extent(old)},), (1,))"
+            text = f"{flat}.view({DTYPES[new.dtype]})"
 
         is_alike = (old.dtype, old.shape, old.stride) == (new.dtype, new.shape, new.stride)
         if not is_alike:

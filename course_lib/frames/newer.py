@@ -74,11 +74,12 @@ def evaluator_of_annotations() -> Any:
 
 def make_interpolation(value: Any, text: str, conversion: str | None, format_spec: str) -> Any:
     """`{value!conversion:format_spec}` of a t-string; `conversion` is `str`, `repr` or `ascii`."""
-    return Interpolation(value, text, conversion and conversion[0], format_spec)
+    letter = conversion[0] if conversion else None  # "repr" → "r"
+    return Interpolation(value, text, letter, format_spec)
 
 
 def make_template(strings: tuple[str, ...], interpolations: tuple[Any, ...]) -> Any:
-    """A t-string: one more string than interpolations, in turn."""
+    """A t-string: strings and interpolations take turns, and a string comes first and last."""
     parts: list[Any] = [strings[0]]
     for interpolation, string in zip(interpolations, strings[1:], strict=True):
         parts += [interpolation, string]

@@ -73,14 +73,17 @@ def resume_at(
     code: CodeType, offset: int, stack: tuple[OnStack, ...], unbound: frozenset[str]
 ) -> Resume:
     """The resume function of `code` (or its original) at `offset`. `unbound`: the local variables without a value."""
-    # what breaks in a resume function goes on in the original, whose prologue is shorter: it has none
+    # A resume function that breaks is resumed in the original code. There the place is earlier by the prologue's length.
     if before := resumed(code):
         code, offset = before.original, offset - before.shift
 
     key = number(code), offset, stack, unbound
     if key not in _made:
         made = make_resume(code, offset, stack, unbound)
-        _made[key] = _made[number(made.code)] = made
+        _made[key] = made
+        # `resumed` asks by the code that was made.
+        _made[number(made.code)] = made
+        # The variant that runs as it is must not be captured.
         NEVER_CAPTURED.add(number(made.plain))
         return made
     return _made[key]

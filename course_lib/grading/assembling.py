@@ -68,14 +68,17 @@ def assembled(learners: Notebook, reference: Notebook) -> Notebook:
     cells = list(own.get("", []))
     for cell in reference.cells:
         key = key_of(cell)
-        mine = [item for item in found if item.key == key]
-        beside = additions(mine, cell)
+        learners_cells = [item for item in found if item.key == key]
+        added = additions(learners_cells, cell)
+
+        # What the learner added to given code may use it, so it runs after it. What was added to checks
+        # is there to be checked, so it runs before them. An answer takes it in by itself.
         if is_solution(cell):
-            cells += answer_cells(mine, cell)
+            cells += answer_cells(learners_cells, cell)
         elif is_checks(cell):
-            cells += [*beside, with_role(cell, "checks")]
+            cells += [*added, with_role(cell, "checks")]
         else:
-            cells += [with_role(cell, "given"), *beside]
+            cells += [with_role(cell, "given"), *added]
         cells += own.get(key, [])
     give_own_ids(cells)
     return nbformat.from_dict({**reference, "cells": cells})
@@ -246,8 +249,11 @@ def added_code(source: str, cell: Cell) -> list[str]:
             return [new]
         return []
 
+    # Compared without comments and spacing
     ours = statements(cell.source)
-    new_ones = [text for said, text in statements(source).items() if said not in ours]
+    new_ones = [text for meaning, text in statements(source).items() if meaning not in ours]
+
+    # In a cell of checks nothing of the learner's may take a name that the checks use.
     if is_checks(cell):
         taken = bound(cell.source).names
         new_ones = [text for text in new_ones if binds_only_new(text, taken)]

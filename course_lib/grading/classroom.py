@@ -268,11 +268,17 @@ def executor(job: Job) -> Iterator[Runs]:
     if job.scheduler is None:
         STOP.clear()
         pool = ThreadPoolExecutor(job.jobs)
+
+        def run(work: list[tuple[Any, ...]]) -> Iterable[tuple[Submission, Any]]:
+            futures = {}
+            for submission, *rest in work:
+                futures[pool.submit(mark_one, submission, *rest)] = submission
+            return results(futures, as_completed)
+
         try:
-            yield lambda work: results(
-                {pool.submit(mark_one, *args): args[0] for args in work}, as_completed
-            )
-        finally:  # all is done, or Ctrl-C: marks that nobody would write down are not waited for
+            yield run
+        finally:
+            # After Ctrl-C nobody would write further marks down: what runs is told to stop, what waits is dropped.
             STOP.set()
             pool.shutdown(cancel_futures=True)
             STOP.clear()

@@ -194,14 +194,16 @@ class _Look:
 
     def __init__(self, whose: Whose, course: list[Lesson], around: str, closed: set[Parts]) -> None:
         self.whose, self.course, self.around = whose, course, around
-        self.closed = closed  # folders that could not be opened: a row says so
+        # Folders that could not be opened. Each has a row already that says so.
+        self.closed = closed
         self._ids: dict[str, set[str]] = {}
 
     def at(self, entry: Entry) -> Candidate | Row | None:
         """A notebook of a student's, or a row that says why it is none; None for a folder."""
         if isinstance(entry, Folder):
-            full = entry.parts in self.whose.children or entry.parts in self.closed
-            if full:
+            has_entries = entry.parts in self.whose.children
+            has_a_row = entry.parts in self.closed
+            if has_entries or has_a_row:
                 return None
             return self._empty(entry)
         if isinstance(entry, Left):

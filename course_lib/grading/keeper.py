@@ -400,13 +400,14 @@ class Keeper:
         if not _is_code(theirs):
             return value
 
-        # a learner's own function or import of this name is meant by their cells; a value that took the name later is not
+        # If the learner defined or imported a function of this name, the learner's cells mean that one.
+        # A plain value that was assigned to the name later does not count.
         if name in self.habits.defines and _is_code(value):
             return value
         return theirs
 
     def hides(self, name: str, value: Any, needed: bool) -> bool:
-        """Whether this value only hides a builtin that is meant, in the course's cells or in the learner's functions."""
+        """Whether to put the builtin back: this value has its name, but the code that runs next means the builtin."""
         habits = self.habits
         if needed:
             return True

@@ -232,11 +232,10 @@ class Kernel:
         if sum(resident_bytes(process) for process in family) > self.limits.memory_bytes:
             return "memory"
         if self.sandbox:
-            nameless = nameless_bytes(process.pid for process in family)
-            if (
-                nameless + size_of(self.sandbox.folder, self.limits.folder_bytes)
-                > self.limits.folder_bytes
-            ):
+            # Files that were deleted and are still open fill the disk, and are in no folder.
+            deleted_but_open = nameless_bytes(process.pid for process in family)
+            most = self.limits.folder_bytes
+            if deleted_but_open + size_of(self.sandbox.folder, most) > most:
                 return "files"
 
         return None

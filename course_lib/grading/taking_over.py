@@ -74,8 +74,12 @@ def take_over(lesson: Lesson, old: Notebook, where: str, base: Notebook | None) 
 def _take_single_answers(
     mine: Notebook, old: Notebook, theirs: Notebook
 ) -> tuple[list[str], list[str]]:
-    """Fill stubs of `mine` from `old`; (what was taken, what stands otherwise in both)."""
+    """Fill the stubs in `mine` with the answers in `old`. `theirs` is the exercise as it was handed out.
+
+    Gives the names of the answers that were taken, and of those that both notebooks answer, but not alike.
+    """
     stubs = {answer_of(cell) for cell in theirs.cells if is_solution(cell)}
+    # Of two cells with one name the first counts: it is written last.
     others = {
         grading_metadata(cell)["grade_id"]: cell.source
         for cell in reversed(old.cells)

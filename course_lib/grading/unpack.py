@@ -209,9 +209,10 @@ def _in_zip(archive: zipfile.ZipFile, entry: zipfile.ZipInfo, zip_place: _Place)
     steps = [step for step in name.split("/") if step not in ("", ".")]
     here = _Place((*zip_place.parts, *map(printable, steps)), zip_place.depth, zip_place.budget)
 
-    why, harmless = _why_not(entry, name, steps, zip_place.budget)
-    if why:
-        yield Left(here.parts, why, harmless, link=why == LINK)
+    why_left_out, harmless = _why_not(entry, name, steps, zip_place.budget)
+    if why_left_out:
+        is_link = why_left_out == LINK
+        yield Left(here.parts, why_left_out, harmless, link=is_link)
     elif name.endswith("/"):
         yield Folder(here.parts)
     else:

@@ -121,9 +121,11 @@ class Body:
 
         if source not in self.variables:
             found = ""
-            if source.base is not None:
-                # `__getattr__` of a module is slow: its `__dict__` is asked
-                base = source.base.attr("__dict__") if source.in_dict else source.base
+            base = source.base
+            # What lies in the `__dict__` of an `nn.Module` is looked up there: its `__getattr__` is slow.
+            if base is not None and source.in_dict:
+                base = base.attr("__dict__")
+            if base is not None:
                 found = self.variable(base)
 
             name = f"v{len(self.variables)}"

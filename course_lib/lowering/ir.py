@@ -222,7 +222,7 @@ class ExternKernel:
     op: Any
     args: tuple[Any, ...]
     kwargs: dict[str, Any]
-    # A buffer for each tensor that it returns
+    # For each thing that it returns: its buffer, or None where that is no tensor
     outputs: tuple[Buffer | None, ...]
     # The overload that writes into a given buffer (`aten.addmm.out`), None if there is none
     out_variant: Any = None

@@ -72,7 +72,7 @@ def reduce(
 
 
 def operand_dtype(kind: ReductionKind, x: View, like: torch.Tensor) -> torch.dtype:
-    """The dtype that elements of `x` have when they are combined."""
+    """The dtype that elements of `x` have when they are combined. `like` is the fake result."""
     if kind.is_logical:
         return torch.bool
     if kind.gives_place:
@@ -96,7 +96,7 @@ def one_reduction(
 
     result = reduce(low, node, x, dimensions(x, dims), kind, node.meta["val"])
 
-    # As in eager, wherever the number of elements is a power of two.
+    # Of equal values (0.0 and -0.0) eager gives the last one here, at least where the number of elements is a power of two.
     last = low.graph.nodes[-1] if low.graph.nodes else None
     if node.target in (aten.max.default, aten.min.default) and isinstance(last, Reduction):
         last.last_of_equals = True

@@ -157,7 +157,9 @@ def trees_of(
 
     trees: dict[Step, Expr] = {}
     for step in kernel.steps:
-        trees[step] = builder.checked(partial(step.value, builder))
+        run_body = partial(step.value, builder)
+        trees[step] = builder.checked(run_body)
+        # From here on, a load of this buffer is the value of this step.
         builder.produced[step.buffer.name] = step
     return trees, builder
 

@@ -3,7 +3,8 @@
 In:  loop nodes that the scheduler put together, in program order.
 Out: one iteration space (`loops`: rows, then columns) and one `Step` per node that says how the node's index is made from it.
 
-What is kept are rows, what is reduced columns; a step without (`rsqrt`) runs once a row. Sums over rows gather on the way.
+Dimensions that are kept are rows, those that are reduced are columns. A step without columns (`rsqrt`) runs once a row. A sum
+over rows is added up while the rows are walked.
 In PyTorch: `torch/_inductor/scheduler.py`, `FusedSchedulerNode`, and `codegen/simd.py`, `SIMDKernel` (numel, rnumel).
 """
 

@@ -351,3 +351,41 @@ def a_property_that_is_kept(c):
 @pytest.mark.parametrize("name", SCENARIOS)
 def test_the_answer_is_eagers(name):
     check(SCENARIOS[name])
+
+
+class Empty:
+    """An object whose attributes the tests set."""
+
+
+def test_names_with_braces_are_asked_as_they_are():
+    """A guard's text has a place for its source, `{}`; a name may look like one."""
+    holder, table = Empty(), {}
+
+    def f(x):
+        if getattr(holder, "a{b}", None) is None:
+            x = x + 1
+        if hasattr(x, "q{0}"):
+            x = x * 5
+        return x * table.get("k{}", 2)
+
+    x = torch.randn(3)
+    compiled = cl.compile(f)
+    assert torch.equal(compiled(x), f(x))
+    setattr(holder, "a{b}", 3)
+    assert torch.equal(compiled(x), f(x))
+    table["k{}"] = 7
+    assert torch.equal(compiled(x), f(x))
+
+
+def test_sizes_found_under_names_with_braces_are_guarded():
+    table = {"k{}": torch.randn(4, 2), "{0}": torch.randn(3, 2).t()}
+
+    def f(x):
+        rows = table["k{}"].shape[0] // 2
+        return x[:rows].sum() + (table["k{}"] * 2).sum() + table["{0}"].sum()
+
+    compiled = cl.compile(f, dynamic=True)
+    x = torch.randn(20)
+    for n in (4, 6, 9, 12):
+        table["k{}"], table["{0}"] = torch.randn(n, 2), torch.randn(n, 2).t()
+        torch.testing.assert_close(compiled(x), f(x))

@@ -93,7 +93,7 @@ def call_its_call(it: Machine, function: Any, args: list[Any], kwargs: dict[str,
 
 
 def is_tensor_method(it: Machine, function: Any) -> bool:
-    """`x.relu`, bound to a tensor?"""
+    """`x.relu`, bound to a tensor? (An opaque tensor is one that the graph cannot hold: a sparse one, say.)"""
     tensor = getattr(function, "__self__", None)
     return is_a(tensor, torch.Tensor) and not it.world.is_opaque(tensor)
 
@@ -103,7 +103,7 @@ def record_method(it: Machine, function: Any, args: list[Any], kwargs: dict[str,
 
 
 def anything(it: Machine, function: Any) -> bool:
-    """The rule is asked for each callable; `handle` says if it has an answer."""
+    """Matches each callable. The rule's other function decides, and gives GO_ON where it has no answer."""
     return True
 
 

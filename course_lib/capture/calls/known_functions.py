@@ -132,7 +132,7 @@ def get_attribute(it: Machine, value: Any, name: str, *default: Any) -> Any:
 @handles(hasattr)
 def has_attribute(it: Machine, value: Any, name: str) -> bool:
     """`hasattr(value, name)`"""
-    # whether or not it can be read
+    # Every attribute of torch.Tensor is there. It is not read: that may need the tensor's data.
     if is_a(value, torch.Tensor) and hasattr(torch.Tensor, name):
         return True
     return get_attribute(it, value, name, MISSING) is not MISSING

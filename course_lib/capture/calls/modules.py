@@ -34,17 +34,21 @@ def call_module(
     it: Machine, module: torch.nn.Module, args: list[Any], kwargs: dict[str, Any]
 ) -> Any:
     """`module(*args)`: without hooks, what its `forward` does."""
+    # The interpreter holds a stand-in of a module from outside. What it has is asked of the real one.
     known = it.world.of(module)
     real: Any = known.real if known else module
+    # A module that was compiled by itself has more to do than `forward`, too.
     hooked = any(getattr(real, name) for name in (*HOOKS, OWN_COMPILED_CALL))
+    overrides_call = "_call_impl" in type(module).__dict__
 
+    # Guards: there are hooks, or none, as now.
     assume_hooks(it, FRAME, "any(SHARED_HOOKS)", any(SHARED_HOOKS), "for all modules")
     if known is not None:
         assume_hooks(it, it.world.own(known, "__dict__"), HAS_HOOKS, hooked, f"on {known.source}")
 
     if has_own_call(module):
         method = "__call__"
-    elif hooked or any(SHARED_HOOKS) or "_call_impl" in type(module).__dict__:
+    elif hooked or any(SHARED_HOOKS) or overrides_call:
         method = "_call_impl"
     else:
         method = "forward"

@@ -47,12 +47,17 @@ def leave_inference(it: Machine, context: Any, *error: Any) -> None:
     if it.world.of(context):
         raise Unsupported("leaves an inference mode that was entered outside")
 
-    it.world.builder.region, grad = context._inference_mode_context
-    it.call(torch._C._set_grad_enabled, grad)
+    # `enter_inference` has put them there.
+    region_before, grad_before = context._inference_mode_context
+    it.world.builder.region = region_before
+    it.call(torch._C._set_grad_enabled, grad_before)
 
 
 def is_inference_mode_enabled(it: Machine) -> bool:
-    return bool(it.world.inference or it.world.builder.region > 0)
+    """Was it entered outside, or by the program? (A region is the number of the instruction that entered it; 0: none.)"""
+    entered_outside = bool(it.world.inference)
+    entered_inside = it.world.builder.region > 0
+    return entered_outside or entered_inside
 
 
 def note_inference_memory(builder: GraphBuilder, operation: Operation, result: Any) -> None:

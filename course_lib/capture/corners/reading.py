@@ -67,6 +67,11 @@ CONSTANTS_OF = "torch", "math", "cmath", "numpy"
 """Modules whose numbers and dtypes nobody rebinds."""
 
 
+def is_known_attribute(name: str) -> bool:
+    """Is this an attribute of a tensor, or of one of Python's own types?"""
+    return hasattr(torch.Tensor, name) or name in OF_VALUES
+
+
 @dataclass(frozen=True)
 class Name:
     """A name that a function reads: of a variable outside, or of an attribute of a class or module (`owner`)."""
@@ -194,7 +199,7 @@ class Reader:
             self.found.random.append(f"draws random numbers ({name})")
         elif name in STATE_OF_TENSORS and not (self.role.kernel and name in LEADING_OUT):
             self.found.effects.append(f"uses .{name}")
-        elif name.startswith("_") or not (hasattr(torch.Tensor, name) or name in OF_VALUES):
+        elif name.startswith("_") or not is_known_attribute(name):
             self.found.effects.append(f"uses .{name}, which may be anything")
         elif name in CHANGING:
             self.found.changes = True
@@ -202,7 +207,8 @@ class Reader:
     def name(self, place: int) -> None:
         """A name from outside, and the attributes that are read from it: `torch.nn.functional.relu`."""
         i = self.program[place]
-        value, found = self.variable(i.arg, i.op == "LOAD_GLOBAL"), Name(self.function, i.arg)
+        value = self.variable(i.arg, i.op == "LOAD_GLOBAL")
+        found = Name(self.function, i.arg)
         for step, attribute in self.attributes_from(place + 1):
             if not isinstance(value, (types.ModuleType, type)):
                 break

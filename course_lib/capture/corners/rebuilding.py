@@ -59,12 +59,17 @@ def write_method(head: Rebuilder, method: types.MethodType) -> str:
 
 
 def write_method_of_c(head: Rebuilder, method: Any) -> str:
-    """A method written in C: looked up again in its object. Where the object's class may say otherwise, in the type written in C."""
+    """A method written in C, bound to its object.
+
+    `object.name` finds it again. A class of the user's may have a method of its own by that name: there the method is
+    taken from the type written in C, and bound.
+    """
     target, name = method.__self__, method.__name__
     if type(target) in SAFE_TYPES or is_a(target, torch.Tensor):
         text = head.rebuild(target)
-        # `(5).bit_length`
-        return f"{text if text.isidentifier() else f'({text})'}.{name}"
+        if not text.isidentifier():
+            text = f"({text})"  # `(5).bit_length`
+        return f"{text}.{name}"
 
     for owner in type(target).__mro__:
         if is_a(owner.__dict__.get(name), METHODS_OF_C):

@@ -98,7 +98,9 @@ class Names(Machine):
         """Push a global variable or a builtin."""
         name = instruction.arg
         if newer.is_lazy_import(self.globals, name):
-            with torch._C.DisableTorchFunction():  # what the module does is no part of the program
+            # The code of the imported module is no part of the program: nobody records what it does
+            # with tensors, and its frames run as they are.
+            with torch._C.DisableTorchFunction():
                 frames.call(None, newer.import_now, self.globals, name)
 
         value = self.world.read_global(self.globals, name, self.function)

@@ -100,18 +100,23 @@ def interpolation(packet: Any, copies: Callable[[int, int], bool]) -> dict[Any, 
 
 
 def same_or_twice(old: int, new: int) -> bool:
+    """The sizes at which eager's nearest2d copies: unchanged, or doubled (the element is then `i // 2`)."""
     return new in (old, 2 * old)
 
 
 def register_interpolations() -> None:
-    """Those in which eager copies on a CPU: nearest in two dimensions (not in one, nor in three), and the linear ones.
-    (`aten/src/ATen/native/UpSample.h`: `nearest_idx`, `compute_source_index_and_lambda`)"""
-    found = interpolation(aten.upsample_nearest2d, same_or_twice)
-    for packet in (aten.upsample_linear1d, aten.upsample_bilinear2d, aten.upsample_trilinear3d):
-        found |= interpolation(packet, operator.eq)
+    """Register the interpolations for which eager on a CPU has a shortcut at some sizes: it copies elements.
 
-    for op, parts in found.items():
-        decomposes(op)(parts)
+    These are nearest in two dimensions (not in one, nor in three), and the linear ones. torch's decompositions compute
+    the place of an element there, by a factor that rounds.
+    (`aten/src/ATen/native/UpSample.h`: `nearest_idx`, `compute_source_index_and_lambda`)
+    """
+    by_operator = interpolation(aten.upsample_nearest2d, same_or_twice)
+    for packet in (aten.upsample_linear1d, aten.upsample_bilinear2d, aten.upsample_trilinear3d):
+        by_operator |= interpolation(packet, operator.eq)
+
+    for op, decomposition in by_operator.items():
+        decomposes(op)(decomposition)
 
 
 register_interpolations()

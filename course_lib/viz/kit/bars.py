@@ -53,10 +53,10 @@ class BarLayout:
     """Where names, bars and numbers stand, in px."""
 
     label: float  # where the bars begin
-    longest: float  # the bar of the largest value
-    behind: float  # room behind the bars
+    longest: float  # how long the bar of the largest value is
+    behind: float  # room to the right of the longest bar, for the numbers
     names: dict[str, list[str]]  # name → its lines
-    title: list[str]
+    title: list[str]  # its lines
 
     @property
     def top(self) -> int:

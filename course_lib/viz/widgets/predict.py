@@ -74,7 +74,8 @@ class Predict(Live):
             hint = "Choose an option above and run this cell again, or look:"
             body = f"<p>{said} {hint}</p><details><summary>the answer</summary><p>{marked(told)}</p></details>"
         else:
-            body = f"<p><b>{marked(said)}</b></p><p>{marked(self.because if kind == 'right' else told)}</p>"
+            reason = self.because if kind == "right" else told
+            body = f"<p><b>{marked(said)}</b></p><p>{marked(reason)}</p>"
         return Picture(
             f'<div class="cl-score cl-{kind}">{body}</div>',
             "",
