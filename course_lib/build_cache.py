@@ -3,8 +3,9 @@
 In:  a key: everything that the built file depends on (source, flags, compiler, processor).
 Out: the path of the file, built now or found.
 
-The name of an entry is `<key>-<sha256 of the file>.so`: one rename publishes both, so two processes that build the same at once
-need no lock. An entry whose bytes do not match its name (a full disk) is thrown away before the loader could crash on it.
+The name of an entry is `<key>-<sha256 of the file>` and a suffix (`.so`, `.json`): one rename publishes both, so two processes
+that build the same at once need no lock. An entry whose bytes do not match its name (a full disk) is thrown away before the
+loader could crash on it. The loader opens the entry itself, so it lies there as it is used (docs/design/generated-code.md).
 In PyTorch: `torch/_inductor/codecache.py` (`CppCodeCache`, `write_atomic`; there with file locks).
 """
 

@@ -3,8 +3,9 @@
 In:  an instruction as `dis` gives it, of CPython 3.11 to 3.15.
 Out: its `Part`s: canonical ops with their arguments, in order. Mostly one; two or more where CPython has fused some.
 
-An instruction that is not in the table `PARTS_OF` is kept, with the argument that `dis` resolved. The version of Python
-decides here and in `instructions.py`, and nowhere else in the library.
+An instruction that is not in the table `PARTS_OF` is kept, with the argument that `dis` resolved. An instruction of a new
+Python is a function more in this file. The version of Python decides in this room only: here, in `instructions.py`, in
+`newer.py` (objects that older Pythons lack) and in `_framehook.c`.
 In PyTorch: `torch/_dynamo/symbolic_convert.py` asks `sys.version_info` in the methods of the instructions themselves.
 """
 

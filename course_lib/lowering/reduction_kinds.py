@@ -1,7 +1,7 @@
 """The kinds of reduction: what each one combines, and how each language says it.
 
 In:  the name of a kind: "sum", "argmax", ...
-Out: its `ReductionKind`. `KINDS` is the table of all eight; a new kind is one more row.
+Out: its `ReductionKind`. `KINDS` is the table of all eight.
 In PyTorch: `torch/_inductor/ir.py` (`REDUCTION_COMBINE_FN`, `Reduction.default_accumulator`) and, for C++,
 `torch/_inductor/codegen/cpp.py` (`reduction_init`, `reduction_combine`).
 
@@ -10,6 +10,10 @@ There are three families:
     combined by an operator     sum, prod, any, all     `total = total + value`, and so on
     the best one                max, min                `value > total`: then `total = value`; NaN is better than all
     where the best one is       argmax, argmin          as above, and the position is the result
+
+A new kind of one of these families is one more row. A kind that keeps more than one number (logsumexp: a maximum and a sum)
+would be a fourth family: `codegen/accumulators.py`, `codegen/plan.py`, `codegen/triton_reductions.py`,
+`scheduling/split.py` and `viz/evaluator.py` ask which family a kind is of.
 """
 
 from dataclasses import dataclass
@@ -48,6 +52,14 @@ class ReductionKind:
 
     on_bools: str = ""
     """The kind that gives the same for bools, and is cheaper there."""
+
+    def __post_init__(self) -> None:
+        """A kind is combined by an operator or finds the best, and never both."""
+        if bool(self.operator) == bool(self.better):
+            raise ValueError(
+                f"the reduction '{self.name}' needs an operator (how two values are combined) or a comparison "
+                "(which of two is better), and not both"
+            )
 
     @property
     def has_operator(self) -> bool:

@@ -3,7 +3,8 @@
 In:  the C++ text of all kernels of one graph.
 Out: one shared library for all of them.
 
-Flags that not every compiler has are tried once. -ffast-math is none: it switches denormal numbers off for the whole process.
+`FLAGS` and `CORRECTNESS` are for every compiler. Of the sets in `BEST_FIRST` the first is taken that this compiler accepts, which is
+tried once. -ffast-math is in none: it switches denormal numbers off for the whole process.
 In PyTorch: `torch/_inductor/cpp_builder.py`, `cpu_vec_isa.py`, `codecache.py`, `exc.py` (`CppCompileError`).
 """
 
@@ -32,7 +33,8 @@ FLAGS = (
     "-ffp-contract=off",
     "-w",
 )
-WRAPS = (
+# What results depend on, and not every compiler does by itself
+CORRECTNESS = (
     # Integers wrap as in torch, and memory is reused with another dtype.
     "-fwrapv",
     "-fno-strict-aliasing",
@@ -78,7 +80,7 @@ class CompileFailed(RuntimeError):
 def build_library(text: str) -> build_cache.CacheEntry:
     """The shared library for a C++ text."""
     compiler = find_compiler()
-    flags = (*FLAGS, *WRAPS, *optional_flags(compiler))
+    flags = (*FLAGS, *CORRECTNESS, *optional_flags(compiler))
     key = build_cache.key_of(text, *flags, identity(compiler))
     return build_cache.build(key, ".so", functools.partial(run_compiler, compiler, flags, text))
 
@@ -137,7 +139,7 @@ def optional_flags(compiler: str) -> tuple[str, ...]:
 def accepts(compiler: str, flags: Sequence[str]) -> bool:
     """True if a file that uses OpenMP and vector mathematics builds with these flags, with nothing left undefined."""
     nothing_undefined = ("-Wl,-z,defs",) if sys.platform == "linux" else ()
-    flags = (*FLAGS, "-O1", *nothing_undefined, *flags)
+    flags = (*FLAGS, *CORRECTNESS, "-O1", *nothing_undefined, *flags)
     with tempfile.TemporaryDirectory(prefix="course_lib-") as folder:
         try:
             run_compiler(compiler, flags, prelude() + PROBE, Path(folder) / "probe.so", keep=False)

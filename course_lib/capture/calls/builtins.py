@@ -10,8 +10,10 @@ from __future__ import annotations
 import builtins
 import collections
 import functools
+import os
 import re
 import string
+import sys
 import types
 import weakref
 from typing import TYPE_CHECKING, Any
@@ -34,7 +36,10 @@ SAFE_MODULES = {
     f"_{name}" for name in "operator functools collections bisect heapq abc string struct".split()
 }
 SAFE_MODULES |= {"math", "math.integer", "cmath", "itertools", "unicodedata"}
-"""Modules written in C whose functions touch nothing but their arguments."""
+"""Modules written in C whose functions touch nothing but their arguments: the name that a function's `__module__` gives
+(`_bisect`, not `bisect`)."""
+SAFE_FUNCTIONS = {sys.getrecursionlimit, sys.intern, os.fspath}
+"""Single functions of which the same is true. (`FACTS` has those of torch.)"""
 REFUSED = {input, open, exec, eval, compile, __import__, breakpoint, locals, dir}
 """Builtins that look at, or change, more than their arguments."""
 
@@ -108,7 +113,7 @@ def module_of(function: Any) -> Any:
 
 def touches_only_arguments(it: Machine, function: Any) -> bool:
     """Is this callable known to look at nothing, and to change nothing, but its arguments?"""
-    if is_a(function, types.BuiltinFunctionType) and function in FACTS:
+    if is_a(function, types.BuiltinFunctionType) and function in FACTS | SAFE_FUNCTIONS:
         return True
 
     target: Any = getattr(function, "__self__", None)

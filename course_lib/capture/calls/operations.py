@@ -5,8 +5,6 @@ Out: does it compute on tensors, and nothing else?
 In PyTorch: `torch/_dynamo/trace_rules.py` (`torch_c_binding_in_graph_functions`, `torch_non_c_binding_in_graph_functions`).
 """
 
-import os
-import sys
 import types
 from typing import Any
 
@@ -43,8 +41,8 @@ FACTS |= {
     _are_functorch_transforms_active _get_cudnn_enabled _get_deterministic_algorithms
     _group_tensors_by_device_and_dtype _cuda_isCurrentStreamCapturing""".split()
 }
-FACTS |= {torch._C._functorch.peek_interpreter_stack, sys.getrecursionlimit, sys.intern, os.fspath}
-"""Functions that compute no tensor: their result follows from constants and from the state that is guarded."""
+FACTS.add(torch._C._functorch.peek_interpreter_stack)
+"""Functions of torch that compute no tensor: their result follows from constants and from the state that is guarded."""
 
 
 def is_operation(function: Any) -> bool:

@@ -41,6 +41,7 @@ from course_lib.viz.report.tables import (
 from course_lib.viz.report.tree_section import Budget, tree
 
 SHEETS = ("break", "bytecode", "code", "guards", "loops", "report")
+# The page's table of contents. `sections` makes a section for each of these keys.
 CONTENTS = {
     "first": "look first", "breaks": "graph breaks", "guards": "failed guards", "time": "compile time", "kernels": "kernels",
     "eager": "in eager", "calls": "calls", "compiles": "every compile",

@@ -24,7 +24,13 @@ from course_lib import config
 from course_lib.codegen.cpp import prelude
 from course_lib.codegen.printer import KernelSource
 from course_lib.codegen.triton import TritonSource
-from course_lib.runtime.compiler import FLAGS, WRAPS, BackendMissing, CompileFailed, find_compiler
+from course_lib.runtime.compiler import (
+    CORRECTNESS,
+    FLAGS,
+    BackendMissing,
+    CompileFailed,
+    find_compiler,
+)
 from course_lib.viz.kit.asked import TEXT, having, takes
 
 COMPILE = """
@@ -140,7 +146,7 @@ def assembly(source: KernelSource, target: str, more: Sequence[str] = ()) -> str
         file.write_text(prelude() + "\n" + source.source)
         flags = [
             *(f for f in FLAGS if f not in ("-shared", "-fPIC")),
-            *WRAPS,
+            *CORRECTNESS,
             "-fopenmp-simd",
             f"-march={target}",
         ]
