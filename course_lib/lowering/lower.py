@@ -268,6 +268,7 @@ class Lowering:
         dtype: torch.dtype,
         layout: Buffer,
         label: str,
+        last_of_equals: bool = False,
     ) -> View:
         """Combine what `body` computes for each element of `x`, in this dtype, along `dims` (of size 1 or absent in `layout`)."""
         shape = x.shape
@@ -303,6 +304,7 @@ class Lowering:
             kept=kept if keepdim else None,
             kind=kind,
             accumulate=dtype,
+            last_of_equals=last_of_equals,
         )
         self.graph.nodes.append(loop)
         return loop.buffer.view()

@@ -46,10 +46,12 @@ def reduce(
     kind: ReductionKind,
     like: torch.Tensor,
     label: str = "",
+    last_of_equals: bool = False,
 ) -> View:
     """Reduce `dims` of `x`; the result has shape, dtype and layout of `like`.
 
     Sums first convert to the result's dtype. Halves are gathered in float32, integers in int64.
+    `last_of_equals`: of equal values (0.0 and -0.0) the last one is the best, not the first.
     Raises `NotImplementedError` for the best of no elements: eager says what is wrong.
     """
     sizes = [x.shape[d] for d in dims]
@@ -68,7 +70,8 @@ def reduce(
     def body(ops: Handler, index: Index) -> Term:
         return element(x, ops, index).to(operand)
 
-    return low.reduction(node, kind.name, body, x, dims, accumulate, Buffer.like(like), label)
+    layout = Buffer.like(like)
+    return low.reduction(node, kind.name, body, x, dims, accumulate, layout, label, last_of_equals)
 
 
 def operand_dtype(kind: ReductionKind, x: View, like: torch.Tensor) -> torch.dtype:
@@ -85,7 +88,7 @@ def operand_dtype(kind: ReductionKind, x: View, like: torch.Tensor) -> torch.dty
 def one_reduction(
     low: Lowering, node: fx.Node, x: View, dims: Dims = None, keepdim: bool = False, **dtype: Any
 ) -> View:
-    """Those whose name says it all. (What keepdim and dtype say can be seen in the node's value.)"""
+    """The reductions that are one loop. `keepdim` and `dtype` are not needed: the node's value on fakes shows them."""
     name = name_of(node)
     kind = KINDS[SAME_KIND.get(name, name)]
 
@@ -94,14 +97,11 @@ def one_reduction(
     if kind.is_logical and isinstance(dims, Sequence) and not dims:
         raise NoLoopForm("reducing no dimension at all runs as torch's own operator")
 
-    result = reduce(low, node, x, dimensions(x, dims), kind, node.meta["val"])
-
-    # Of equal values (0.0 and -0.0) eager gives the last one here, at least where the number of elements is a power of two.
-    last = low.graph.nodes[-1] if low.graph.nodes else None
-    if node.target in (aten.max.default, aten.min.default) and isinstance(last, Reduction):
-        last.last_of_equals = True
-
-    return result
+    # `x.max()` and `x.min()` of a whole tensor: eager gives the last of equal values, at least where the number of elements
+    # is a power of two.
+    of_all = node.target in (aten.max.default, aten.min.default)
+    dims = dimensions(x, dims)
+    return reduce(low, node, x, dims, kind, node.meta["val"], last_of_equals=of_all)
 
 
 @lowers(aten.max.dim, aten.min.dim)
