@@ -7,6 +7,16 @@ A recording reads and writes fixed addresses. Parameters, and what another recor
 that was seen at two addresses is copied into memory of the recording. What a recording has computed lies in memory that nothing
 else gets: as long as somebody holds a result it is not played again, and a second recording serves meanwhile (forward twice, then
 backward). What is temporary lies in a pool that all recordings of a stream share, for they run one after the other.
+
+Three things keep a result whole while the program holds it:
+
+- Its memory is held by the recording, and by each tensor that was handed out. Nobody else is given it.
+- `play` hands out new tensors on that memory. Each of them counts as one more user of the storage, and so does whatever the
+  program makes of it. `Recording.hold` notes how many users there are right after recording, which are the recording's own.
+  `is_free` compares: with more users than that, somebody holds a result, and the recording is not played.
+- A recording that reads a result of another one does not copy it (`fixed` has its address). The program holds that result
+  while it gives it to us, so the other recording is not played before this one has been started; and the stream is the same.
+
 In PyTorch: `torch/_inductor/cudagraph_trees.py` (there results are in the shared pool too, along the paths that a program takes).
 """
 
@@ -58,6 +68,9 @@ def why_not(graph: LoopGraph) -> str | None:
         return "one of its inputs is a number"
     if not graph.nodes:
         return "it has no kernel"
+    # A recording asks its inputs on which GPU and stream it runs.
+    if not graph.inputs:
+        return "it has no input"
     return None
 
 

@@ -13,6 +13,7 @@ import torch
 
 import course_lib as cl
 from course_lib import events
+from course_lib.lowering.ir import Buffer, ExternKernel, LoopGraph
 from course_lib.runtime import cudagraphs
 from course_lib.runtime.cudagraphs import MANY, MOST, Recorder
 from course_lib.viz.recording import Recording
@@ -268,3 +269,11 @@ def test_addresses_are_forgotten_with_their_recording(on_a_cpu):
     assert len(cudagraphs.fixed) == len(recorder.recordings) == 1
     recorder.recordings.clear()
     assert cudagraphs.fixed == set()
+
+
+def test_a_program_without_inputs_starts_its_kernels_one_by_one():
+    """A recording asks its inputs where it runs."""
+    result = Buffer("buf0", torch.float32, (4,), (1,), torch.device("cuda", 0))
+    kernel = ExternKernel(torch.ops.aten.zeros.default, ([4],), {}, (result,))
+    graph = LoopGraph([], [kernel], [result.view()])
+    assert cudagraphs.why_not(graph) == "it has no input"
