@@ -28,34 +28,23 @@ def lanes(iterations: int, width: int, threads: int = 1) -> Picture:
     svg = Svg(NAME + longest * (CELL * width + GAP), threads * ROW)
     lines = []
     for thread in range(threads):
-        mine, y = firsts[starts[thread] : starts[thread + 1]], thread * ROW + 6
+        mine = firsts[starts[thread] : starts[thread + 1]]
+        y = thread * ROW + 6
         name = f"thread {thread}" if threads > 1 else "one thread"
         svg.text(0, y + 23, name, SMALL, dim=True)
         said = []
         for place, first in enumerate(mine):
             inside = range(first, min(first + width, iterations))
-            x, tail = NAME + place * (CELL * width + GAP), len(inside) < width
+            x = NAME + place * (CELL * width + GAP)
+            tail = len(inside) < width
             svg.box(
                 x, y, CELL * width, 36, "codegen", radius=5, strength=0.12, line=2.6, dashed=tail
             )
             for lane, i in enumerate(inside):
-                svg.box(
-                    x + 4 + lane * (CELL - 1),
-                    y + 6,
-                    CELL - 4,
-                    24,
-                    "codegen",
-                    radius=3,
-                    strength=0.3,
-                    line=1,
-                )
-                svg.text(
-                    x + 4 + lane * (CELL - 1) + (CELL - 4) / 2,
-                    y + 22,
-                    str(i),
-                    SMALL,
-                    anchor="middle",
-                )
+                cell_left = x + 4 + lane * (CELL - 1)
+                cell_width = CELL - 4
+                svg.box(cell_left, y + 6, cell_width, 24, "codegen", radius=3, strength=0.3, line=1)
+                svg.text(cell_left + cell_width / 2, y + 22, str(i), SMALL, anchor="middle")
             said.append(f"[{' '.join(map(str, inside))}]{' tail' if tail else ''}")
         lines.append(f"{name}: {' '.join(said) or 'nothing'}")
     alt = (

@@ -19,6 +19,14 @@ SECTOR = 32
 """Bytes: memory is fetched in pieces of this size."""
 
 
+CELL_WIDTH, CELL_GAP, CELL_LEFT = 128.0, 12, 70.0
+LINE = 18
+"""The height of a line of text in a cell, px."""
+HEAD = 26.0
+SHOWN_LANES: list[int | None] = [0, 1, 2, None, LANES - 1]
+"""The lanes that have a column. None is the gap between them, "…"."""
+
+
 @takes(block=COUNT, per_thread=COUNT, warps=COUNT)
 def tile_layout(block: int, per_thread: int, warps: int) -> Picture:
     """Which elements of a tile of `block` each thread has: `per_thread` neighbours, then again for the next round."""
@@ -27,39 +35,55 @@ def tile_layout(block: int, per_thread: int, warps: int) -> Picture:
         raise ValueError(
             f"{warps} warps of {LANES} threads with {per_thread} elements each share {step}, so no tile of {block}"
         )
-    columns: list[int | None] = [0, 1, 2, None, LANES - 1]
+
     rounds = range(0, block, step)
-    wide, tall, left, top = 128.0, 18.0 * len(rounds) + 10, 70.0, 26.0
-    svg = Svg(left + len(columns) * wide, top + warps * (tall + 8))
+    cell_height = float(LINE) * len(rounds) + 10
+    row_height = cell_height + 8
+    svg = Svg(CELL_LEFT + len(SHOWN_LANES) * CELL_WIDTH, HEAD + warps * row_height)
+    for place, lane in enumerate(SHOWN_LANES):
+        name = "…" if lane is None else f"lane {lane}"
+        svg.text(middle_of(place), 14, name, SMALL, anchor="middle", dim=True)
+
     lines = []
-    for place, lane in enumerate(columns):
-        text = "…" if lane is None else f"lane {lane}"
-        svg.text(left + place * wide + wide / 2 - 6, 14, text, SMALL, anchor="middle", dim=True)
     for warp in range(warps):
-        y, said = top + warp * (tall + 8), []
-        svg.text(0, y + tall / 2 + 4, f"warp {warp}", SMALL, bold=True)
-        for place, lane in enumerate(columns):
-            x = left + place * wide
+        y = HEAD + warp * row_height
+        svg.text(0, y + cell_height / 2 + 4, f"warp {warp}", SMALL, bold=True)
+        in_words = []
+        for place, lane in enumerate(SHOWN_LANES):
+            middle = middle_of(place)
             if lane is None:
-                svg.text(x + wide / 2 - 6, y + tall / 2 + 4, "…", anchor="middle")
+                svg.text(middle, y + cell_height / 2 + 4, "…", anchor="middle")
                 continue
-            svg.box(x, y, wide - 12, tall, "codegen", radius=5, strength=0.22)
-            firsts = [start + (warp * LANES + lane) * per_thread for start in rounds]
-            spans = [
-                f"{first} to {first + per_thread - 1}" if per_thread > 1 else str(first)
-                for first in firsts
-            ]
-            for row, span in enumerate(spans):
-                svg.text(x + wide / 2 - 6, y + 18 + 18 * row, span, SMALL, anchor="middle")
-            said.append(f"lane {lane}: {', '.join(spans)}")
-        lines.append(f"warp {warp}: {'; '.join(said)}")
+
+            x = CELL_LEFT + place * CELL_WIDTH
+            width = CELL_WIDTH - CELL_GAP
+            svg.box(x, y, width, cell_height, "codegen", radius=5, strength=0.22)
+            elements = elements_of(warp * LANES + lane, per_thread, rounds)
+            for row, text in enumerate(elements):
+                svg.text(middle, y + LINE + LINE * row, text, SMALL, anchor="middle")
+            in_words.append(f"lane {lane}: {', '.join(elements)}")
+        lines.append(f"warp {warp}: {'; '.join(in_words)}")
+
     caption = (
         f"A tile of {block} elements for {plural(warps, 'warp')} of {LANES} lanes: a cell is a thread, its numbers are elements. "
         f"Neighbouring lanes have neighbouring elements."
     )
-    return Picture(
-        f'<div class="cl-scroll">{svg.render(caption)}</div>', caption, caption, "\n".join(lines)
-    )
+    drawing = f'<div class="cl-scroll">{svg.render(caption)}</div>'
+    return Picture(drawing, caption, caption, "\n".join(lines))
+
+
+def middle_of(place: int) -> float:
+    """The x of the middle of a column."""
+    return CELL_LEFT + place * CELL_WIDTH + CELL_WIDTH / 2 - CELL_GAP / 2
+
+
+def elements_of(thread: int, per_thread: int, rounds: range) -> list[str]:
+    """The elements that a thread has in each round: '4 to 7'. A round begins at each of `rounds`."""
+    texts = []
+    for start in rounds:
+        first = start + thread * per_thread
+        texts.append(f"{first} to {first + per_thread - 1}" if per_thread > 1 else str(first))
+    return texts
 
 
 def sectors(stride: int, size: int = 4) -> list[int]:
@@ -74,14 +98,18 @@ def coalescing(strides: Sequence[int], size: int = 4, most: int = 6) -> Picture:
         raise ValueError(
             f"coalescing draws at least one stride, and elements that fill {SECTOR} bytes evenly, not of {size}"
         )
+    # A band for each stride; in it a frame for each sector, and in that a cell for each element
     cells = SECTOR // size
     cell, gap, left, band = 11.3, 6.0, 98.0, 104.0
     wide = cells * cell
-    svg = Svg(left + most * (wide + gap) + 78, len(strides) * band)
+    room_for_more = 78
+    svg = Svg(left + most * (wide + gap) + room_for_more, len(strides) * band)
     lines = []
     for number, stride in enumerate(strides):
-        y, touched = number * band, sectors(stride, size)
-        fetched, wanted = len(touched) * SECTOR, LANES * size
+        y = number * band
+        touched = sectors(stride, size)
+        fetched = len(touched) * SECTOR
+        wanted = LANES * size
         svg.text(0, y + 20, f"stride {stride}", bold=True)
         svg.text(0, y + 38, plural(len(touched), "sector"), SMALL, dim=True)
         svg.text(0, y + 54, f"{fetched:,} bytes", SMALL, dim=True)

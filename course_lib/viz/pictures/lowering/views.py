@@ -242,14 +242,15 @@ class Reduced:
         raise NotImplementedError
 
     def arrow(self, number: int) -> list[tuple[float, float]]:
-        """From the band to the result."""
+        """The points of an arrow from the cells that are combined (`band`) to their result."""
         raise NotImplementedError
 
     def name_at(self) -> tuple[float, float]:
-        """Where it is said what the reduction is."""
+        """Where the name of the reduction is written."""
         raise NotImplementedError
 
     def text(self) -> str:
+        """The picture in words."""
         raise NotImplementedError
 
     def drawn(self, kind: str) -> Svg:

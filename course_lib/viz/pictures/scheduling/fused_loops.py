@@ -68,25 +68,24 @@ def find(recording: Any, index: int) -> tuple[Any, Any]:
 
 def fusion_of(schedule: Any, graph: Any = None) -> Picture:
     """The picture of one `Schedule`; with the `LoopGraph` that it was made of, the graph's results are told apart."""
-    each = [[item_of_node(node) for node in nodes_of(kernel)] for kernel in schedule.kernels]
-    before = [item for items in each for item in items]
+    by_kernel = [[item_of_node(node) for node in nodes_of(kernel)] for kernel in schedule.kernels]
+    before = [item for items in by_kernel for item in items]
     after = [item_of_kernel(kernel) for kernel in schedule.kernels]
     buffers = buffers_of(schedule, graph, after)
-    both = sides(
-        before,
-        after,
-        int(getattr(schedule, "bytes_before", 0)) or buffers.moved(before),
-        int(getattr(schedule, "bytes_after", 0)) or buffers.moved(after),
-    )
+    # A schedule of ours knows its bytes. A learner's may not: then buffers are added up.
+    bytes_before = int(getattr(schedule, "bytes_before", 0)) or buffers.moved(before)
+    bytes_after = int(getattr(schedule, "bytes_after", 0)) or buffers.moved(after)
+    both = sides(before, after, bytes_before, bytes_after)
 
-    heads = [f"{side.title}, {side.total}" for side in both]
-    alt = f"Fusion: {'. '.join(heads)}: {'; '.join(item.name for item in after)}."
+    heads = ". ".join(f"{side.title}, {side.total}" for side in both)
+    names = "; ".join(item.name for item in after)
+    alt = f"Fusion: {heads}: {names}."
     caption = "Loops that became one kernel stand in one frame; ✕ marks a buffer that no longer reaches memory. "
     caption += "Line thickness and cylinder height are bytes."
     if len(before) < FOLD_FROM:
         drawing = two_columns(both, buffers).framed(alt)
     else:
-        drawing = kernel_by_kernel(both, each, buffers)
+        drawing = kernel_by_kernel(both, by_kernel, buffers)
         caption = f"A kernel unfolds to its loops. {caption}"
 
     apart = kept_apart(schedule)
