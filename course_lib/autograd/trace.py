@@ -14,7 +14,7 @@ In PyTorch: `torch/_functorch/_aot_autograd/graph_capture.py` (`aot_dispatch_aut
 """
 
 import weakref
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from types import BuiltinFunctionType
 from typing import Any
 
@@ -103,32 +103,55 @@ class Tracing:
         self.in_backward: set[fx.Node] = set()
 
     def run(self, *fakes: Any) -> list[Any]:
+        """Run the program, then autograd; `make_fx` records both. Gives the program's values, then the gradients."""
         with FunctionalTensorMode(), Decomposing(self.decompositions) as decomposing:
-            primals = list(map(self.enter, fakes, self.gm.graph.find_nodes(op="placeholder")))
-            with torch.enable_grad():
-                inputs = list(map(own_copy, primals, fakes)) if self.gradients else primals
+            primals = self.enter_all(fakes)
+            inputs = self.copies_of_written(primals, fakes)
             before = [x.grad_fn if isinstance(x, torch.Tensor) else None for x in inputs]
+
+            # Forward: what the program computes
             program = Tagging(self.gm, self.decompositions)
             results = program.run(*inputs)
-            like = [
-                node.meta.get("val") if isinstance(node, fx.Node) else None
-                for node in self.gm.graph.output_node().args[0]
-            ]
             with torch.set_grad_enabled(self.gradients):
-                self.signature, values = signature_of(inputs, before, results, fakes, like)
+                self.signature, values = signature_of(
+                    inputs, before, results, fakes, self.results_as_captured()
+                )
+
+            # Backward: autograd runs, and its operators are recorded behind those of forward.
             if self.gradients:
-                forward = {*get_proxy_mode().tracer.graph.nodes}
-                decomposing.born = set()
+                forward = recorded_nodes()
+                decomposing.begin_backward()
                 values += self.differentiate(primals, values)
-                self.in_backward = {*get_proxy_mode().tracer.graph.nodes} - forward
+                self.in_backward = recorded_nodes() - forward
+                # The last operators of backward get the line of the program that they belong to.
                 program.mark()
+
             return [leave(value) for value in values]
+
+    def enter_all(self, fakes: Sequence[Any]) -> list[Any]:
+        """The inputs as the program meets them."""
+        return list(map(self.enter, fakes, self.gm.graph.find_nodes(op="placeholder")))
+
+    def copies_of_written(self, primals: list[Any], fakes: Sequence[Any]) -> list[Any]:
+        """The inputs, with copies of those that the program writes to and that may need a gradient."""
+        if not self.gradients:
+            return primals
+        with torch.enable_grad():
+            return list(map(own_copy, primals, fakes))
+
+    def results_as_captured(self) -> list[Any]:
+        """What capture saw as the program's results, on fakes; None for those that are no tensors."""
+        results = self.gm.graph.output_node().args[0]
+        return [node.meta.get("val") if isinstance(node, fx.Node) else None for node in results]
 
     def enter(self, fake: Any, node: fx.Node) -> Any:
         """An input as the program meets it. (Where the program writes to it, its fake has the new value afterwards.)"""
         if not isinstance(fake, torch.Tensor):
             return fake
-        wanted = self.gradients and node.meta.get("requires_grad", node.meta["val"].requires_grad)
+
+        # As the input came in: a write of the program may have changed its fake's.
+        requires_grad = node.meta.get("requires_grad", node.meta["val"].requires_grad)
+        wanted = self.gradients and requires_grad
         return FunctionalTensor.to_functional(fake).requires_grad_(wanted)
 
     def differentiate(self, primals: list[Any], values: list[Any]) -> list[Any]:
@@ -218,6 +241,10 @@ class Decomposing(TorchDispatchMode):
             raise NotImplementedError(
                 "a backward writes to a tensor that it did not make: eager does so at each call"
             )
+
+    def begin_backward(self) -> None:
+        """From here on only what backward itself has made may be written to."""
+        self.born = set()
 
     def decomposed(self, op: Any, args: Any, kwargs: Any, in_place: bool) -> Any:
         """What the table computes for an operator; `NotImplemented` where it has nothing to say."""
@@ -350,6 +377,11 @@ def tangent(n: int, like: torch.Tensor) -> torch.Tensor:
             tracer=tracer,
         )
     return FunctionalTensor.to_functional(fake)
+
+
+def recorded_nodes() -> set[fx.Node]:
+    """What `make_fx` has recorded so far."""
+    return {*get_proxy_mode().tracer.graph.nodes}
 
 
 def leave(value: Any) -> Any:
