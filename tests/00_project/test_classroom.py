@@ -382,6 +382,7 @@ def test_a_container_that_allows_only_a_part_of_the_walls_is_none_to_grade_in(
 def test_without_walls_the_command_says_so_and_stops(tiny, monkeypatch, capsys):
     monkeypatch.chdir(tiny.root)
     monkeypatch.setattr(sandbox, "why_no_sandbox", lambda: "bubblewrap is not installed")
+    (tiny.root / "submitted").mkdir(exist_ok=True)
     assert main(["grade", "submitted"]) == 2
     said = capsys.readouterr().err
     assert "cannot be walled in: bubblewrap is not installed" in said and "--no-sandbox" in said

@@ -384,7 +384,7 @@ def test_an_unknown_lesson_and_a_broken_notebook_are_one_sentence(tiny, monkeypa
     monkeypatch.chdir(tiny.root)
     assert cli.main(["check", "7"]) == 2
     assert (
-        "There is no lesson '7' with exercises. Lessons with exercises: 01_tiny."
+        "There is no lesson '7' with exercises. Give a number or a name: 01_tiny to 01_tiny."
         in capsys.readouterr().err
     )
     tiny.exercise.write_text("{ this is no notebook")
