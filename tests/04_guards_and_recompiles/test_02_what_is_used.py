@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 import pytest
 import torch
 import torch.nn.functional as F
-from scenarios import around, check, collect, setting, tried
+from scenarios import Point, around, check, collect, setting, tried
 from torch import nn
 
 SCENARIOS, scenario = collect()
@@ -29,34 +29,6 @@ push = ITEMS.append
 class Kind(enum.Enum):
     A = 1
     B = 2
-
-
-class Point:
-    unit = 10
-
-    def __init__(self, k):
-        self.k = k
-
-    def value(self):
-        return self.k
-
-    def __add__(self, other):
-        return other + self.k
-
-    def __len__(self):
-        return 2
-
-    @property
-    def double(self):
-        return self.k * 2
-
-    @staticmethod
-    def fixed():
-        return 5
-
-    @classmethod
-    def shared(cls):
-        return cls.unit
 
 
 def helper(x):

@@ -4,40 +4,12 @@ PYTEST_DONT_REWRITE: a scenario's `assert` is the program's own."""
 
 import pytest
 import torch
-from scenarios import Ours, Plain, around, collect, play, same
+from scenarios import Ours, Plain, Point, around, collect, play, same
 from torch import nn
 
 QUIET, quiet = collect()
 r = torch.randn
 UNUSED = 1
-
-
-class Point:
-    unit = 10
-
-    def __init__(self, k):
-        self.k = k
-
-    def value(self):
-        return self.k
-
-    def __add__(self, other):
-        return other + self.k
-
-    def __len__(self):
-        return 2
-
-    @property
-    def double(self):
-        return self.k * 2
-
-    @staticmethod
-    def fixed():
-        return 5
-
-    @classmethod
-    def shared(cls):
-        return cls.unit
 
 
 def ones():

@@ -235,3 +235,33 @@ def around(f, owner, *args, **values):
     with setting(owner, **values):
         out.append(tried(f, *args))
     return [*out, tried(f, *args)]
+
+
+class Point:
+    """A class with one of each: a value, a method, special methods, a property, a static and a class method."""
+
+    unit = 10
+
+    def __init__(self, k):
+        self.k = k
+
+    def value(self):
+        return self.k
+
+    def __add__(self, other):
+        return other + self.k
+
+    def __len__(self):
+        return 2
+
+    @property
+    def double(self):
+        return self.k * 2
+
+    @staticmethod
+    def fixed():
+        return 5
+
+    @classmethod
+    def shared(cls):
+        return cls.unit

@@ -113,7 +113,8 @@ def module_of(function: Any) -> Any:
 
 def touches_only_arguments(it: Machine, function: Any) -> bool:
     """Is this callable known to look at nothing, and to change nothing, but its arguments?"""
-    if is_a(function, types.BuiltinFunctionType) and function in FACTS | SAFE_FUNCTIONS:
+    is_builtin = is_a(function, types.BuiltinFunctionType)
+    if is_builtin and (function in FACTS or function in SAFE_FUNCTIONS):
         return True
 
     target: Any = getattr(function, "__self__", None)
