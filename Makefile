@@ -58,6 +58,7 @@ $(STAMP): pyproject.toml course_lib/grading/kernelspec.py $(wildcard course_lib/
 	@$(BIN)/python -c "import importlib.metadata as m; m.version('torch')" 2>/dev/null || { echo "Installing $(CHOSEN_TORCH)"; $(PIP) "$(CHOSEN_TORCH)"; }
 	@echo "Installing course_lib and what the course needs"; $(PIP) -e '.[$(EXTRAS)]' $$($(BIN)/python course_lib/versions.py)
 	@$(BIN)/python course_lib/grading/kernelspec.py >/dev/null
+	@$(BIN)/python course_lib/grading/lab_saves.py >/dev/null
 	@$(BIN)/jupyter labextension disable --level=sys_prefix "@jupyterlab/apputils-extension:announcements" >/dev/null 2>&1 || true # no question about news
 	@test -e $(INSTRUCTOR) || { $(call nbgrader,disable); }
 	@touch $@
@@ -77,6 +78,7 @@ lab: export COURSE_BIN := $(abspath $(BIN))
 lab: $(STAMP) ## serve the course in JupyterLab
 	@$(BIN)/jupyter trust notebooks/*.ipynb >/dev/null
 	-@$(BIN)/course start # a copy of each exercise in work/, where there is none
+	-@$(BIN)/python course_lib/grading/lab_saves.py >/dev/null # an environment that was made before there was this
 	PATH="$(abspath $(BIN)):$$PATH" $(BIN)/jupyter lab --LabApp.default_url=/lab/tree/$(START) --ServerApp.root_dir="$(SERVED)" \
 	--ServerApp.terminado_settings="$$(case "$$(basename "$${SHELL:-bash}")" in (bash|sh) echo '{"shell_command": ["bash", "--rcfile", "$(CURDIR)/deploy/terminal.bashrc"]}';; (*) echo '{}';; esac)" \
 	$(if $(filter 0,$(shell id -u)),--allow-root) $(LAB_ARGS)

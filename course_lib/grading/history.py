@@ -5,6 +5,9 @@ file before; `undo` brings one back, and keeps what it replaces, so that an undo
 
 Files are kept byte by byte, readable or not. Old ones go when there are more than `NEWEST` or they are larger than `ROOM`
 together. The newest `ALWAYS` stay in any case, and so does the newest one with answers.
+
+JupyterLab's server keeps the file before its saves, too (`lab_saves`). A plain `undo` steps through commands, and through saves
+of one window over another's; the ordinary saves are reached by their numbers.
 """
 
 from __future__ import annotations
@@ -21,6 +24,7 @@ from .notebooks import CourseError, Lesson, read
 NEWEST = 50  # versions of one lesson
 ALWAYS = 5
 ROOM = 200 * 2**20  # bytes of one lesson
+SAVES = 20  # of JupyterLab's own saves: one in two minutes while somebody types
 
 _NAME = re.compile(r"(?P<number>\d{6})-(?P<when>\d{8}T\d{6}Z)-(?P<why>\w+)\.ipynb")
 _BEFORE = {
@@ -30,7 +34,11 @@ _BEFORE = {
     "start": "before `course start`",
     "exercises": "in exercises/, before it was restored",
     "lab": "before JupyterLab was ended while it saved",
+    "save": "before JupyterLab saved it",
+    "window": "before another window of JupyterLab saved over it",
 }
+# a newer reason than these says less: the version stays what it was called
+_STAYS = ("check", "save")
 
 
 @dataclass(frozen=True)
@@ -70,7 +78,7 @@ def keep(lesson: Lesson, seen: writing.Seen, why: str) -> None:
     if seen.data is None:
         return
     if there and there[-1].path.read_bytes() == seen.data:
-        if why != "check":
+        if why not in _STAYS:
             _rename(there[-1], why)
         return
     number = there[-1].number + 1 if there else 1
@@ -113,10 +121,17 @@ def _keep_of_lab(lesson: Lesson) -> None:
             aside.unlink()
 
 
+def saves_after(lesson: Lesson, version: Version) -> int:
+    """How many of JupyterLab's own saves are kept that are newer than this version."""
+    newer = [each for each in versions(lesson) if each.number > version.number]
+    return sum(each.why == "save" for each in newer)
+
+
 def undo(lesson: Lesson, number: int | None = None) -> Version:
     """Put an older version in the place of the learner's copy: the newest that differs from it and can be read.
 
-    `number` chooses another one.
+    Where the copy is there, JupyterLab's ordinary saves are passed over: what is undone is a command, or another window's
+    save. `number` chooses any version.
     """
     with writing.alone(lesson.work):
         _keep_of_lab(lesson)
@@ -142,7 +157,10 @@ def _chosen(lesson: Lesson, number: int | None, now: writing.Seen) -> Version:
     mine = [version for version in reversed(there) if version.why != "exercises"]
     other = [version for version in mine if version.path.read_bytes() != now.data]
     # a spoilt file that an earlier undo replaced is kept, but nobody wants it back
-    for version in [version for version in other if _is_readable(version.path)] or other:
+    other = [version for version in other if _is_readable(version.path)] or other
+    # a copy that is gone or spoilt: what was saved last is wanted, whoever saved it
+    steps = other if not _is_readable(lesson.copy) else [v for v in other if v.why != "save"]
+    for version in steps or other:
         return version
     raise CourseError(
         f"There is nothing to undo: no command has changed {lesson.shown(lesson.copy)}."
@@ -162,8 +180,11 @@ def _prune(lesson: Lesson) -> None:
     from .learners_files import holds_work
 
     there = versions(lesson)[::-1]
-    used, gone = 0, []
-    for place, version in enumerate(there):
+    used = 0
+    # saves are many: they never push out what a command kept
+    gone = [version for version in there if version.why == "save"][SAVES:]
+    others = [version for version in there if version not in gone]
+    for place, version in enumerate(others):
         used += version.path.stat().st_size
         if place >= ALWAYS and (place >= NEWEST or used > ROOM):
             gone.append(version)

@@ -4,7 +4,8 @@ In:  a path and its new bytes. Out: the file, or a `CourseError` of one sentence
 
 A new file is written beside the old one, forced to the disk, and then takes its name. So a crash, a full disk or a folder that
 may not be written leaves the old file whole. Two commands at once wait for each other (`alone`). A file that was saved by
-another program after this command read it is not written (`Seen`).
+another program after this command read it is not written (`Seen`). What a killed command left of the new file is removed by the
+next one (`remove_unfinished`).
 """
 
 from __future__ import annotations
@@ -26,6 +27,7 @@ except ImportError:  # Windows: there commands do not wait for each other
 
 PATIENCE = 10.0  # seconds that a command waits for another one
 SUFFIX = ".unfinished"
+YOUNG = 600.0  # seconds
 
 
 @dataclass(frozen=True)
@@ -96,6 +98,28 @@ def beside(path: Path, data: bytes) -> Iterator[Path]:
             new.unlink()
 
 
+def remove_unfinished(folder: Path) -> list[Path]:
+    """Remove files in and below `folder` that a command was writing when it was killed; gives those that are gone now.
+
+    They are no loss: the file whose name they were to take is whole, as it was before or as it is now. Another command may be
+    writing at this moment, so this waits for the lock.
+    """
+    there = sorted(folder.rglob(f".*{SUFFIX}"))
+    if not there:
+        return []
+
+    removed = []
+    with alone(folder):
+        for path in there:
+            # without locks: a file that is so young may belong to a command that runs now
+            if fcntl is None and time.time() - path.stat().st_mtime < YOUNG:
+                continue
+            with contextlib.suppress(OSError):
+                path.unlink()
+                removed.append(path)
+    return removed
+
+
 @contextlib.contextmanager
 def sentences(path: Path) -> Iterator[None]:
     """An error of the operating system, said in one sentence."""
@@ -108,14 +132,14 @@ def sentences(path: Path) -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def alone(folder: Path) -> Iterator[None]:
-    """Hold the lock of `folder`; another command waits, and gives up after a while with a sentence."""
+def alone(folder: Path, patience: float = PATIENCE) -> Iterator[None]:
+    """Hold the lock of `folder`; another command waits, and gives up after so many seconds with a sentence."""
     lock = folder / ".lock"
     with sentences(lock):
         folder.mkdir(parents=True, exist_ok=True)
         handle = os.open(lock, os.O_RDWR | os.O_CREAT, 0o644)
     try:
-        _wait_for(handle, folder)
+        _wait_for(handle, folder, patience)
         yield
     finally:
         os.close(handle)  # this gives the lock back, and so does a crash
@@ -168,10 +192,10 @@ def _to_disk(folder: Path) -> None:
             os.close(handle)
 
 
-def _wait_for(handle: int, folder: Path) -> None:
+def _wait_for(handle: int, folder: Path, patience: float) -> None:
     if fcntl is None:
         return
-    until = time.monotonic() + PATIENCE
+    until = time.monotonic() + patience
 
     while True:
         try:

@@ -7,6 +7,7 @@ import json
 import os
 import shutil
 import subprocess
+import sys
 from pathlib import Path
 
 import nbformat
@@ -229,6 +230,55 @@ def test_a_full_disk_or_one_for_reading_only_is_one_sentence_and_nothing_is_lost
     said = "".join(capsys.readouterr())
     assert "Nothing was changed" in said and "Traceback" not in said
     assert {p: p.read_bytes() for p in copied.root.rglob("*") if p.is_file()} == files
+
+
+@pytest.mark.parametrize("words", [["progress"], ["check", "1"], ["update"], ["undo", "1"]])
+def test_what_a_killed_command_left_is_removed_by_the_next_one(copied, words, capsys):
+    answer(copied, double=DOUBLE)
+    before = copied.copy.read_bytes()
+    history.keep_now(copied, "check")
+    history.keep_now(copied, "check")
+    left = [
+        copied.work / f".{copied.copy.name}.4711.unfinished",
+        history.folder(copied) / ".000002-x-update.ipynb.4711.unfinished",
+    ]
+    for path in left:
+        path.write_bytes(b"half")
+    main(words)
+    said = capsys.readouterr().err
+    assert not any(path.exists() for path in left) and copied.copy.read_bytes() == before
+    assert said.count("Nothing is lost") == 1 and left[0].name in said
+    main(words)
+    assert "unfinished" not in capsys.readouterr().err
+
+
+def test_a_command_that_is_killed_leaves_a_file_which_the_next_one_removes(copied, capsys):
+    """The real thing: the process ends between writing the new file and giving it its name."""
+    answer(copied, double=DOUBLE)
+    new_release(copied)
+    before = copied.copy.read_bytes()
+    killed = (
+        "import os, signal\nfrom course_lib.grading import cli, writing\n"
+        "writing.Seen.complain_if_changed = lambda seen: os.kill(os.getpid(), signal.SIGKILL)\n"
+        "cli.main(['update', '1'])"
+    )
+    environment = os.environ | {"PYTHONPATH": str(Path(__file__).parents[2])}
+    done = subprocess.run([sys.executable, "-c", killed], env=environment, capture_output=True)
+    assert done.returncode == -9 and list(copied.work.glob(".*.unfinished"))
+    assert copied.copy.read_bytes() == before
+    assert main(["update", "1"]) == 0 and not list(copied.work.rglob(".*.unfinished"))
+    assert "Nothing is lost" in capsys.readouterr().err
+    assert DOUBLE in answers_in(copied.copy)["double"]
+
+
+def test_an_unfinished_file_in_a_folder_for_reading_only_stops_no_command(copied, monkeypatch):
+    (copied.work / ".x.ipynb.4711.unfinished").write_bytes(b"half")
+
+    def refused(*args, **more):
+        raise CourseError("no")
+
+    monkeypatch.setattr(writing, "alone", refused)
+    assert main(["progress"]) == 0
 
 
 def test_two_commands_at_once_do_not_write_both(copied, monkeypatch, capsys):

@@ -7,6 +7,7 @@ PyTorch has no counterpart. nbgrader's `validate` is near to `check`, without hi
 from __future__ import annotations
 
 import argparse
+import functools
 import time
 from collections import Counter
 from collections.abc import Callable
@@ -15,7 +16,7 @@ from typing import TYPE_CHECKING
 
 from course_lib.grading.mistakes import above_zero
 
-from . import Commands, say_beside
+from . import Command, Commands, say_beside
 
 if TYPE_CHECKING:
     from course_lib.grading.copies import Done
@@ -48,6 +49,30 @@ def add(commands: Commands) -> None:
     add_assemble(commands)
 
 
+def tidied(command: Command) -> Command:
+    """The command, which first removes what a killed one left in the learner's folder, and says so."""
+
+    @functools.wraps(command)
+    def run(args: argparse.Namespace) -> int:
+        from course_lib.grading.errors import CourseError
+        from course_lib.grading.notebooks import find_root, work_folder
+        from course_lib.grading.writing import remove_unfinished
+
+        try:
+            removed = remove_unfinished(work_folder(find_root()))
+        except (CourseError, OSError):
+            removed = []  # a folder for reading only, or no course here: the command says that itself
+        if removed:
+            names = ", ".join(path.name for path in removed)
+            say_beside(
+                f"An earlier command was stopped while it wrote: its unfinished file is removed ({names}). "
+                "Nothing is lost: a file is replaced only when the new one is whole."
+            )
+        return command(args)
+
+    return run
+
+
 # ---- check and progress
 
 
@@ -66,6 +91,7 @@ def add_check(commands: Commands) -> None:
     )
 
 
+@tidied
 def check(args: argparse.Namespace) -> int:
     """Mark the learner's own notebook; 0 only with full marks."""
     from course_lib.grading.learners_files import learners_file, read_copy
@@ -118,6 +144,7 @@ def remember_result(lesson: Lesson, report: Report, answers: str) -> None:
         say_beside(f"course: the points are not remembered: {problem}")
 
 
+@tidied
 def progress(args: argparse.Namespace) -> int:
     """The lessons with what has been earned, and what comes next."""
     from course_lib.grading.notebooks import find_root
@@ -148,6 +175,7 @@ def add_start(commands: Commands) -> None:
     )
 
 
+@tidied
 def start(args: argparse.Namespace) -> int:
     """Make the learner's copies in work/; one that is there stays as it is."""
     from course_lib.grading import copies
@@ -218,6 +246,7 @@ def hint_to_join(wanted: str) -> None:
         )
 
 
+@tidied
 def update(args: argparse.Namespace) -> int:
     """Put the exercises of this version of the course into the learner's copies."""
     from course_lib.grading import copies
@@ -279,6 +308,7 @@ def add_undo(commands: Commands) -> None:
     )
 
 
+@tidied
 def undo(args: argparse.Namespace) -> int:
     """Bring back the learner's copy as it was before the last command that changed it."""
     from course_lib.grading import history
@@ -296,9 +326,15 @@ def undo(args: argparse.Namespace) -> int:
     print(f"{place} is again as it was {said} ({moment}, version {number}).")
     print("    If it is open in JupyterLab: File > Reload Notebook from Disk.")
     print(f"    `course undo {lesson.number}` again takes this back.")
+    saves = history.saves_after(lesson, version)
+    if saves:
+        print(
+            f"    JupyterLab's saves since then are kept, too ({saves}): `course undo {lesson.number} --list`."
+        )
     return 0
 
 
+@tidied
 def join(args: argparse.Namespace) -> int:
     """Catch up: everything before this lesson counts as given; in the capstone the course's answers stand in."""
     from course_lib.grading.copies import start
@@ -327,6 +363,7 @@ def add_assemble(commands: Commands) -> None:
     it.add_argument("--name", default="", help="whose compiler it is, for that page")
 
 
+@tidied
 def assemble(args: argparse.Namespace) -> int:
     """Which stages of the compiler are the learner's by now."""
     from course_lib.grading.capstone import assemble
