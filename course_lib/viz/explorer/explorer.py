@@ -54,29 +54,51 @@ class Explorer(Live):
     @cached_property
     def data(self) -> str:
         """Everything the browser needs, as JSON."""
-        strings: dict[str, int] = {}
         rows = list(self.provenance)
         number = {row: n for n, row in enumerate(rows)}
-        panes: list[dict[str, Any]] = []
-        for key, pane in PANES.items():
-            mine = self.provenance.rows[key]
-            if mine:
-                start = number[mine[0]]
-                title = "Joint graph" if key == "aten" and self.trains else pane.title
-                panes.append(
-                    {"key": key, "title": title, "stage": pane.stage, "one": pane.one, "start": start, "end": start + len(mine),
-                     "size": sum(row.kind != "head" for row in mine)}
-                )  # fmt: skip
-        calls = self.provenance.rows["bytecode"]
-        nested = [a for a, b in pairwise(calls) if 0 < a.depth < b.depth]
+        strings: dict[str, int] = {}
+
         made = {
-            "title": self.title, "panes": panes, "rows": [row_data(row, number, strings) for row in rows],
-            "moments": [(moment.stage, moment.text) for moment in self.provenance.moments], "start": number[self.start],
-            "folded": [number[row] for row in nested] if len(calls) > FOLD_CALLS_FROM else [],
-        }  # fmt: skip
-        return json.dumps(
-            {**made, "strings": list(strings)}, ensure_ascii=False, separators=(",", ":")
-        )
+            "title": self.title,
+            "panes": self.panes(number),
+            "rows": [row_data(row, number, strings) for row in rows],
+            "moments": [(moment.stage, moment.text) for moment in self.provenance.moments],
+            "start": number[self.start],
+            "folded": [number[row] for row in self.folded_calls()],
+            # Last, for `row_data` fills it.
+            "strings": list(strings),
+        }
+        return json.dumps(made, ensure_ascii=False, separators=(",", ":"))
+
+    def panes(self, number: dict[Row, int]) -> list[dict[str, Any]]:
+        """The lists that have rows; `number` numbers all rows. A list has those from `start` up to `end`."""
+        panes = []
+        for key, pane in PANES.items():
+            rows = self.provenance.rows[key]
+            if not rows:
+                continue
+
+            start = number[rows[0]]
+            joint = key == "aten" and self.trains
+            panes.append(
+                {
+                    "key": key,
+                    "title": "Joint graph" if joint else pane.title,
+                    "stage": pane.stage,
+                    "one": pane.one,
+                    "start": start,
+                    "end": start + len(rows),
+                    "size": sum(row.kind != "head" for row in rows),
+                }
+            )
+        return panes
+
+    def folded_calls(self) -> list[Row]:
+        """The calls that are folded at first: where there are many instructions, each call that was followed."""
+        instructions = self.provenance.rows["bytecode"]
+        if len(instructions) <= FOLD_CALLS_FROM:
+            return []
+        return [row for row, after in pairwise(instructions) if 0 < row.depth < after.depth]
 
     @property
     def trains(self) -> bool:
@@ -150,39 +172,51 @@ class Explorer(Live):
 
 
 def row_data(row: Row, number: dict[Row, int], strings: dict[str, int]) -> dict[str, Any]:
-    """A row for the browser, without what is not there. What stands on stacks is told by number: it comes again and again."""
-    coded = lambda values: [strings.setdefault(value, len(strings)) for value in values]
-    made: dict[str, Any] = {
-        "text": row.text, "html": row.html if row.html != escape(row.text) else "", "label": row.label, "note": row.note,
-        "kind": row.kind, "up": [number[origin] for origin in row.up],
-    }  # fmt: skip
-    made = {name: value for name, value in made.items() if value} | {
+    """A row for the browser, without what is not there.
+
+    The values on a stack come again and again: each is sent once (`strings`), and told by its number there."""
+    html = row.html if row.html != escape(row.text) else ""
+    may_be_absent = {
         "text": row.text,
-        "depth": row.depth,
-        "at": row.at,
+        "html": html,
+        "label": row.label,
+        "note": row.note,
+        "kind": row.kind,
+        "up": [number[origin] for origin in row.up],
     }
+    made: dict[str, Any] = {name: value for name, value in may_be_absent.items() if value}
+    made.update(text=row.text, depth=row.depth, at=row.at)
+
     if row.of:
         made["of"] = number[row.of]
     if row.stack:
-        made["stack"] = [coded(part) for part in row.stack]
+        made["stack"] = [
+            [strings.setdefault(value, len(strings)) for value in part] for part in row.stack
+        ]
     return made
 
 
 def thread(provenance: Provenance, row: Row) -> list[str]:
     """One captured operation as a line of the table."""
     related = provenance.related(row)
-    found = {
-        pane: [one for one in rows if one in related] for pane, rows in provenance.rows.items()
-    }
-    groups = [
-        "a library call" if one.kind == "library" else one.text
-        for one in found["groups"]
-        if one.depth == 1
-    ]
+    found = {}
+    for pane, rows in provenance.rows.items():
+        found[pane] = [one for one in rows if one in related]
+
+    lines = [f"{one.label}: {one.text.strip()}" for one in found["source"]]
+    # The steps of a group have depth 2.
+    groups = [group_name(one) for one in found["groups"] if one.depth == 1]
     return [
-        ", ".join(f"{one.label}: {one.text.strip()}" for one in found["source"][:1]), row.text.split(" = ")[0],
-        listed(name_of(one) for one in found["aten"]), str(len(found["loops"])), listed(groups),
-    ]  # fmt: skip
+        lines[0] if lines else "",
+        row.text.split(" = ")[0],
+        listed(name_of(one) for one in found["aten"]),
+        str(len(found["loops"])),
+        listed(groups),
+    ]
+
+
+def group_name(group: Row) -> str:
+    return "a library call" if group.kind == "library" else group.text
 
 
 def name_of(row: Row) -> str:
@@ -204,11 +238,13 @@ def explore(
 
     `train`: with gradients, so that forward and backward are compiled. `target` ("sm_90" for Triton, "x86-64-v3" for C++) adds
     the machine code. Raises what the call raises."""
-    a_function(function, "explore"), text(target, "the target of an explorer")
-    # torch.compile's own
-    function = getattr(
-        function, "_orig_mod", getattr(function, "_torchdynamo_orig_callable", function)
-    )
+    a_function(function, "explore")
+    text(target, "the target of an explorer")
+
+    # What torch.compile gave is asked for what it was made of: a module, or a function.
+    inner = getattr(function, "_torchdynamo_orig_callable", function)
+    function = getattr(function, "_orig_mod", inner)
+
     recording = Recording()
     with torch.set_grad_enabled(train), events.listener(recording.note, in_words):
         compile(function)(*args, **kwargs)

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from functools import cached_property
-from itertools import groupby, pairwise, product
+from itertools import compress, groupby, pairwise, product
 from pathlib import Path
 from typing import Any
 
@@ -26,7 +26,12 @@ from course_lib.viz.widgets.live import Live, widget_class
 SCRIPT = Path(__file__).with_name("choose.js")
 MOST = 5
 """Choices: each doubles the number of drawings."""
-BOX, TALL, GAP, TOP = 92.0, 44.0, 50.0, 0.0
+BOX, TALL = 92.0, 44.0
+"""The width and the height of a loop."""
+GAP = 50.0
+LEFT, TOP = 10.0, 0.0
+MIDDLE = TOP + 10 + TALL / 2
+"""The height at which names and arrows between loops stand."""
 
 
 class Choose(Live):
@@ -43,21 +48,29 @@ class Choose(Live):
             raise ValueError("there is nothing to choose: an example needs at least one choice")
         if len(choices) > MOST:
             raise ValueError(f"1 to {MOST} choices, not {len(choices)}: take a smaller example")
-        self.question, self.choices, self.chosen = question, list(choices), chosen
-        combinations = [bits[::-1] for bits in product((False, True), repeat=len(choices))]
-        self.frames, self.said = (list(one) for one in zip(*map(draw, combinations), strict=True))
+        self.question = question
+        self.choices = list(choices)
+        self.chosen = chosen
+
+        # `product` counts with the last place fastest; here choice 0 is the lowest bit.
+        drawings = [draw(bits[::-1]) for bits in product((False, True), repeat=len(choices))]
+        self.frames = [frame for frame, _ in drawings]
+        self.said = [said for _, said in drawings]
 
     @property
     def picture(self) -> Picture:
         """What a reader of the saved file sees."""
-        ticks = lambda number: ["×" if number >> n & 1 else "" for n in range(len(self.choices))]
-        text = columns(
-            [(*ticks(n), said) for n, said in enumerate(self.said)], (*self.choices, self.question)
-        )
+        rows = [(*self.ticks(number), said) for number, said in enumerate(self.said)]
+        text = columns(rows, (*self.choices, self.question))
         caption = f"{self.question} Here: {self.said[self.chosen]} (Run the cell to choose.)"
         return Picture(
             f'<div class="cl-scroll">{self.frames[self.chosen]}</div>', caption, caption, text
         )
+
+    def ticks(self, number: int) -> list[str]:
+        """For each choice, whether it is ticked in this combination."""
+        chosen = [bool(number >> n & 1) for n in range(len(self.choices))]
+        return ["×" if tick else "" for tick in chosen]
 
     @cached_property
     def widget(self) -> Any:
@@ -101,37 +114,58 @@ def choose_fusion(graph: Any) -> Choose:
         raise ValueError(
             f"choose_fusion needs two loops or more to put together; this graph has {len(graph.nodes)}"
         )
-    alone = schedule(graph, lambda producer, consumer: No("not chosen")).alone
+    alone = schedule(graph, keep_all_apart).alone
     nodes = [group.nodes[0] for group in alone]
     names = [label_of(node) for node in nodes]
     joints = [f"{first} + {second}" for first, second in pairwise(names)]
 
     def draw(chosen: tuple[bool, ...]) -> tuple[str, str]:
-        # which run of ticked joints a loop is in
-        block = [sum(not tick for tick in chosen[:n]) for n in range(len(nodes))]
-        where = dict(zip(nodes, block, strict=True))
-
-        def fuse(producer: Any, consumer: Any) -> Any:
-            together = {where.get(node) for node in (*producer.nodes, *consumer.nodes)}
-            return can_fuse(producer, consumer) if len(together) == 1 else No("not chosen")
-
-        found = schedule(graph, fuse)
-        pairs = (
-            (d.producer, d.consumer, d.answer.reason)
-            for d in found.decisions
-            if isinstance(d.answer, No)
-        )
-        refused = next((pair for pair in pairs if pair[2] != "not chosen"), None)
-        words = f"{plural(len(found.kernels), 'kernel')}, {human_bytes(found.bytes_after)} through memory."
-        if refused:
-            shown = [
-                one.split(" over ")[0].removesuffix(".default (extern)").removeprefix("aten.")
-                for one in refused[:2]
-            ]
-            words += f" Refused, {' and '.join(shown)}: {refused[2]}."
+        found = schedule_as_chosen(graph, nodes, chosen)
+        words = in_words(found)
         return kernels_in_a_row(found, nodes, names, words), words
 
-    return Choose("Which loops should be one kernel?", joints, draw, (1 << len(joints)) - 1)
+    all_chosen = (1 << len(joints)) - 1
+    return Choose("Which loops should be one kernel?", joints, draw, all_chosen)
+
+
+NOT_CHOSEN = "not chosen"
+"""The reason for keeping two loops apart whose box is not ticked."""
+
+
+def keep_all_apart(producer: Any, consumer: Any) -> No:
+    return No(NOT_CHOSEN)
+
+
+def schedule_as_chosen(graph: Any, nodes: Sequence[Any], chosen: Sequence[bool]) -> Schedule:
+    """What the scheduler makes of the loops if it may fuse neighbours with a ticked box between them."""
+    # Loops of one run have ticked boxes between all of them. A run has the number of empty boxes before it.
+    run_of = {node: chosen[:n].count(False) for n, node in enumerate(nodes)}
+
+    def fuse(producer: Any, consumer: Any) -> Any:
+        runs = {run_of.get(node) for node in (*producer.nodes, *consumer.nodes)}
+        if len(runs) > 1:
+            return No(NOT_CHOSEN)
+        return can_fuse(producer, consumer)
+
+    return schedule(graph, fuse)
+
+
+def in_words(found: Schedule) -> str:
+    """The number of kernels, the traffic, and the first pair that the scheduler refused although it was chosen."""
+    count = plural(len(found.kernels), "kernel")
+    words = f"{count}, {human_bytes(found.bytes_after)} through memory."
+
+    for decision in found.decisions:
+        answer = decision.answer
+        if isinstance(answer, No) and answer.reason != NOT_CHOSEN:
+            pair = f"{short_name(decision.producer)} and {short_name(decision.consumer)}"
+            return f"{words} Refused, {pair}: {answer.reason}."
+    return words
+
+
+def short_name(loop: str) -> str:
+    """'mm' of 'aten.mm.default (extern) over [4, 4]'."""
+    return loop.split(" over ")[0].removesuffix(".default (extern)").removeprefix("aten.")
 
 
 def kernels_in_a_row(
@@ -140,57 +174,58 @@ def kernels_in_a_row(
     """The loops from left to right, a frame round those of one kernel; between two kernels, what the first writes."""
     kernel_of = {node: n for n, group in enumerate(found.groups) for node in group.nodes}
     svg = Svg(len(nodes) * (BOX + GAP) - GAP + 24, TOP + TALL + 84)
-    middle, place = TOP + 10 + TALL / 2, 10.0
-    for _, run in groupby(nodes, kernel_of.get):
+
+    # Behind: the frames of kernels that have several loops.
+    x = LEFT
+    for _, run in groupby(nodes, kernel_of.__getitem__):
         several = len(list(run))
+        wide = several * (BOX + GAP)
         if several > 1:
-            wide = several * (BOX + GAP) - GAP + 14
-            svg.box(
-                place - 7, TOP + 2, wide, TALL + 16, "scheduling", radius=6, strength=0.1, line=3
-            )
-        place += several * (BOX + GAP)
+            frame = (x - 7, TOP + 2, wide - GAP + 14, TALL + 16)
+            svg.box(*frame, "scheduling", radius=6, strength=0.1, line=3)
+        x += wide
+
+    # In front: the loops, and what leads from each to the next.
     for n, (node, name) in enumerate(zip(nodes, names, strict=True)):
-        x, library = 10 + n * (BOX + GAP), is_extern(node)
-        after = x + BOX
-        svg.box(
-            x,
-            TOP + 10,
-            BOX,
-            TALL,
-            "eager" if library else "lowering",
-            radius=3,
-            strength=0.16,
-            line=2.4 if library else 1.5,
-        )
-        svg.text(x + BOX / 2, middle + 4, shorten(name, BOX - 10), anchor="middle", tip=name)
-        if n + 1 < len(nodes) and kernel_of.get(node) == kernel_of.get(nodes[n + 1]):
-            svg.arrow(
-                [(after + 2, middle), (after + GAP - 2, middle)], stage="scheduling", line=1.4
-            )
-        elif n + 1 < len(nodes):
-            size = human_bytes(
-                sum(buffer.nbytes for buffer in found.kernels[kernel_of[node]].buffers)
-            )
-            svg.cylinder(after + GAP / 2 - 20, TOP + 84, 40, 20, "runtime")
-            svg.arrow(
-                [
-                    (x + BOX / 2, TOP + 10 + TALL),
-                    (x + BOX / 2, TOP + 94),
-                    (after + GAP / 2 - 22, TOP + 94),
-                ],
-                line=1.2,
-            )
-            right = after + GAP + BOX / 2
-            svg.arrow(
-                [
-                    (after + GAP / 2 + 22, TOP + 94),
-                    (right - 12, TOP + 94),
-                    (right - 12, TOP + 12 + TALL),
-                ],
-                line=1.2,
-            )
-            svg.text(after + GAP / 2, TOP + 120, size, SMALL, anchor="middle")
+        x = LEFT + n * (BOX + GAP)
+        draw_loop(svg, x, name, is_extern(node))
+
+        is_last = n + 1 == len(nodes)
+        if is_last:
+            continue
+        kernel = kernel_of[node]
+        if kernel == kernel_of[nodes[n + 1]]:
+            start, end = (x + BOX + 2, MIDDLE), (x + BOX + GAP - 2, MIDDLE)
+            svg.arrow([start, end], stage="scheduling", line=1.4)
+        else:
+            written = sum(buffer.nbytes for buffer in found.kernels[kernel].buffers)
+            draw_memory(svg, x, human_bytes(written))
     return svg.render(words)
+
+
+def draw_loop(svg: Svg, x: float, name: str, library: bool) -> None:
+    """A loop as a box, a library call with a thicker line."""
+    stage = "eager" if library else "lowering"
+    line = 2.4 if library else 1.5
+    svg.box(x, TOP + 10, BOX, TALL, stage, radius=3, strength=0.16, line=line)
+    svg.text(x + BOX / 2, MIDDLE + 4, shorten(name, BOX - 10), anchor="middle", tip=name)
+
+
+def draw_memory(svg: Svg, x: float, size: str) -> None:
+    """Between the loop at `x` and the next one: an arrow down into memory, and one up again."""
+    middle = x + BOX + GAP / 2
+    bottom = TOP + 94
+    svg.cylinder(middle - 20, TOP + 84, 40, 20, "runtime")
+
+    under_loop = x + BOX / 2
+    down = [(under_loop, TOP + 10 + TALL), (under_loop, bottom), (middle - 22, bottom)]
+    svg.arrow(down, line=1.2)
+
+    under_next = x + BOX + GAP + BOX / 2 - 12
+    up = [(middle + 22, bottom), (under_next, bottom), (under_next, TOP + 12 + TALL)]
+    svg.arrow(up, line=1.2)
+
+    svg.text(middle, TOP + 120, size, SMALL, anchor="middle")
 
 
 # ---- buckets --------------------------------------------------------------------------------------------------------
@@ -201,7 +236,8 @@ def choose_buckets(lengths: Sequence[int], borders: Iterable[int]) -> Choose:
     lengths = wholes(lengths, "lengths is a list of the lengths of requests")
     if not lengths:
         raise ValueError("choose_buckets needs at least one length")
-    borders, top = wholes(borders, "borders is a list of lengths to pad to"), max(lengths)
+    borders = wholes(borders, "borders is a list of lengths to pad to")
+    top = max(lengths)
     several = sorted({border for border in borders if border < top})
     if not several:
         raise ValueError(
@@ -209,14 +245,10 @@ def choose_buckets(lengths: Sequence[int], borders: Iterable[int]) -> Choose:
         )
 
     def draw(chosen: tuple[bool, ...]) -> tuple[str, str]:
-        picture = buckets(
-            lengths, [*(border for border, tick in zip(several, chosen, strict=True) if tick), top]
-        )
+        ticked = list(compress(several, chosen))
+        picture = buckets(lengths, [*ticked, top])
         return picture.body, picture.alt
 
-    return Choose(
-        "Which borders should lengths be padded up to?",
-        list(map(str, several)),
-        draw,
-        (1 << len(several)) - 1,
-    )
+    question = "Which borders should lengths be padded up to?"
+    all_chosen = (1 << len(several)) - 1
+    return Choose(question, list(map(str, several)), draw, all_chosen)

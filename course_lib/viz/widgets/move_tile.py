@@ -21,42 +21,38 @@ from course_lib.viz.kit.tables import columns
 from course_lib.viz.widgets.live import Live, widget_class
 
 SCRIPT = Path(__file__).with_name("move_tile.js")
-CELL, MOST_CELLS = 30, 640
+CELL = 30
+MOST_CELLS = 640
+BOTH_ALIKE = "shape and tile are both (n,) or both (rows, columns)"
 
 
 class MoveTile(Live):
     """One tile after the other. `tiles` has the first row and column of each, in the order of programs and their steps."""
 
     def __init__(self, shape: tuple[int, ...], tile: tuple[int, ...]) -> None:
-        shape, tile = (
-            tuple(several(given, "shape and tile are both (n,) or both (rows, columns)"))
-            for given in (shape, tile)
-        )
+        shape = tuple(several(shape, BOTH_ALIKE))
+        tile = tuple(several(tile, BOTH_ALIKE))
         for size in (*shape, *tile):
-            whole(
-                size,
-                "shape and tile are both (n,) or both (rows, columns): each is a whole number",
-                1,
-            )
+            whole(size, f"{BOTH_ALIKE}: each is a whole number", 1)
         if len(shape) != len(tile) or len(shape) not in (1, 2):
-            raise ValueError(
-                f"shape and tile are both (n,) or both (rows, columns), of 1 and more; not {shape} and {tile}"
-            )
+            raise ValueError(f"{BOTH_ALIKE}, of 1 and more; not {shape} and {tile}")
+
+        # A vector is drawn as a matrix of one row.
         self.vector = len(shape) == 1
         self.rows, self.columns = (1, *shape)[-2:]
         self.tall, self.wide = (1, *tile)[-2:]
-        self.tiles = list(
-            product(range(0, self.rows, self.tall), range(0, self.columns, self.wide))
-        )
-        across, down = (
-            -(-size // step) * step
-            for size, step in ((self.columns, self.wide), (self.rows, self.tall))
-        )
-        if across * down > MOST_CELLS:
+        tops = range(0, self.rows, self.tall)
+        lefts = range(0, self.columns, self.wide)
+        self.tiles = list(product(tops, lefts))
+
+        # The lanes of all tiles: those of the last ones may reach over the border of the tensor.
+        self.across = len(lefts) * self.wide
+        self.down = len(tops) * self.tall
+        lanes = self.across * self.down
+        if lanes > MOST_CELLS:
             raise ValueError(
-                f"move_tile draws {MOST_CELLS} lanes at most, not {across * down}: take a smaller example"
+                f"move_tile draws {MOST_CELLS} lanes at most, not {lanes}: take a smaller example"
             )
-        self.across, self.down = across, down
 
     def name(self, number: int) -> str:
         """'program 2', or 'program 0, step 3 of 3' where a program walks."""
@@ -82,64 +78,40 @@ class MoveTile(Live):
         svg = Svg(self.across * CELL + 4, self.down * CELL + 4)
         top, left = self.tiles[number]
         before = set(self.tiles[:number])
+
         for row, column in product(range(self.down), range(self.across)):
-            x, y, exists = (
-                2 + column * CELL,
-                2 + row * CELL,
-                row < self.rows and column < self.columns,
-            )
+            exists = row < self.rows and column < self.columns
             here = top <= row < top + self.tall and left <= column < left + self.wide
-            done = (row // self.tall * self.tall, column // self.wide * self.wide) in before
+            tile = row // self.tall * self.tall, column // self.wide * self.wide
             if exists:
-                strength = 0.5 if here else 0.14 if done else 0.0
-                svg.box(
-                    x + 1,
-                    y + 1,
-                    CELL - 2,
-                    CELL - 2,
-                    "codegen" if strength else None,
-                    radius=2,
-                    strength=strength,
-                    line=0.8,
-                )
-                place = str(row * self.columns + column)
-                svg.text(
-                    x + CELL / 2,
-                    y + CELL / 2 + 4,
-                    place,
-                    SMALL,
-                    anchor="middle",
-                    bold=here,
-                    dim=not here,
-                )
+                self.draw_element(svg, row, column, here, done=tile in before)
             elif here:
-                svg.box(
-                    x + 3,
-                    y + 3,
-                    CELL - 6,
-                    CELL - 6,
-                    "codegen",
-                    radius=2,
-                    strength=0,
-                    line=1,
-                    dashed=True,
-                    tip="masked",
-                )
-        svg.box(
-            2 + left * CELL,
-            2 + top * CELL,
-            self.wide * CELL,
-            self.tall * CELL,
-            "codegen",
-            radius=3,
-            strength=0,
-            line=3,
-        )
-        return svg.render(
-            f"{self.name(number)}: {', '.join(self.spans(number))}; {plural(self.masked(number), 'lane')} masked."
-        )
+                draw_masked_lane(svg, row, column)
+
+        corner = 2 + left * CELL, 2 + top * CELL
+        size = self.wide * CELL, self.tall * CELL
+        svg.box(*corner, *size, "codegen", radius=3, strength=0, line=3)
+        return svg.render(f"{self.said(number)}.")
+
+    def draw_element(self, svg: Svg, row: int, column: int, here: bool, done: bool) -> None:
+        """One element of the tensor: strong within the tile, pale where a tile was before."""
+        strength = 0.0
+        if here:
+            strength = 0.5
+        elif done:
+            strength = 0.14
+        colour = "codegen" if strength else None
+
+        x, y = 2 + column * CELL, 2 + row * CELL
+        side = CELL - 2
+        svg.box(x + 1, y + 1, side, side, colour, radius=2, strength=strength, line=0.8)
+
+        place = str(row * self.columns + column)
+        middle = x + CELL / 2, y + CELL / 2 + 4
+        svg.text(*middle, place, SMALL, anchor="middle", bold=here, dim=not here)
 
     def said(self, number: int) -> str:
+        """'program 1: i = 4 to 7; 1 lane masked'."""
         return f"{self.name(number)}: {', '.join(self.spans(number))}; {plural(self.masked(number), 'lane')} masked"
 
     @property
@@ -178,6 +150,24 @@ class MoveTile(Live):
 
     def __repr__(self) -> str:
         return self.picture.text
+
+
+def draw_masked_lane(svg: Svg, row: int, column: int) -> None:
+    """A lane of the tile that has no element."""
+    x, y = 2 + column * CELL, 2 + row * CELL
+    side = CELL - 6
+    svg.box(
+        x + 3,
+        y + 3,
+        side,
+        side,
+        "codegen",
+        radius=2,
+        strength=0,
+        line=1,
+        dashed=True,
+        tip="masked",
+    )
 
 
 def move_tile(shape: tuple[int, ...], tile: tuple[int, ...]) -> MoveTile:

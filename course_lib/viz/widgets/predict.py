@@ -38,6 +38,7 @@ class Predict(Live):
                 "two options of the question read the same: leave one out, or say how they differ"
             )
         if answer in self.options:
+            # Its text was given: say the number.
             answer = self.options.index(answer)
             raise TypeError(
                 f"answer is the number of the right option, counted from 0: write answer={answer}, not its text"
@@ -62,20 +63,21 @@ class Predict(Live):
 
     def score(self) -> Picture:
         """The choice beside the answer, and why. Where nothing was chosen, the answer is folded away."""
-        right = self.option(self.answer)
-        said, kind = "Not answered yet.", "open"
-        if self.choice is not None:
-            kind = "right" if self.choice == self.answer else "wrong"
-            said = f"You said {self.option(self.choice)}: " + (
-                "✓ right." if kind == "right" else "✕ not so."
-            )
-        told = f"The answer is {right}. {self.because}"
-        if kind == "open":
+        told = f"The answer is {self.option(self.answer)}. {self.because}"
+        if self.choice is None:
+            kind = "open"
+            said = "Not answered yet."
             hint = "Choose an option above and run this cell again, or look:"
-            body = f"<p>{said} {hint}</p><details><summary>the answer</summary><p>{marked(told)}</p></details>"
+            folded = f"<details><summary>the answer</summary><p>{marked(told)}</p></details>"
+            body = f"<p>{said} {hint}</p>{folded}"
+        elif self.choice == self.answer:
+            kind = "right"
+            said = f"You said {self.option(self.choice)}: ✓ right."
+            body = f"<p><b>{marked(said)}</b></p><p>{marked(self.because)}</p>"
         else:
-            reason = self.because if kind == "right" else told
-            body = f"<p><b>{marked(said)}</b></p><p>{marked(reason)}</p>"
+            kind = "wrong"
+            said = f"You said {self.option(self.choice)}: ✕ not so."
+            body = f"<p><b>{marked(said)}</b></p><p>{marked(told)}</p>"
         return Picture(
             f'<div class="cl-score cl-{kind}">{body}</div>',
             "",
@@ -115,12 +117,16 @@ class Predict(Live):
             options: Any = traitlets.List().tag(sync=True)
             choice = traitlets.Int(-1).tag(sync=True)
 
-        options, start = (
-            [marked(option) for option in self.options],
-            -1 if self.choice is None else self.choice,
+        made = PredictWidget(
+            question=marked(self.question),
+            options=[marked(option) for option in self.options],
+            choice=-1 if self.choice is None else self.choice,
         )
-        made = PredictWidget(question=marked(self.question), options=options, choice=start)
-        made.observe(lambda change: setattr(self, "_choice", change["new"]), "choice")
+
+        def keep_choice(change: Any) -> None:
+            self._choice = change["new"]
+
+        made.observe(keep_choice, "choice")
         return made
 
     def __repr__(self) -> str:

@@ -16,6 +16,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+from course_lib.events import InstructionRun
 from course_lib.viz.kit.style import Picture, place, plural, short_types
 from course_lib.viz.pictures.capture.bytecode_table import (
     FrameRun,
@@ -97,54 +98,62 @@ def step_data(step: Step) -> dict[str, Any]:
     stays, off, on = step.change
     arg = plain_arg(run.arg)
     return {
-        "op": run.op, "arg": arg if len(arg) <= 80 else arg[:77] + "…", "offset": run.offset, "node": run.node,
-        "function": run.function, "line": run.line, "text": source_line(run), "place": place(run.filename, run.line),
-        "source": f"{run.function} {place(run.filename)}", "depth": run.depth, "inside": step.count - 1,
-        "stays": stays, "off": off, "on": on,
-    }  # fmt: skip
+        "op": run.op,
+        "arg": arg if len(arg) <= 80 else arg[:77] + "…",
+        "offset": run.offset,
+        "node": run.node,
+        "function": run.function,
+        "line": run.line,
+        "text": source_line(run),
+        "place": place(run.filename, run.line),
+        "source": f"{run.function} {place(run.filename)}",
+        "depth": run.depth,
+        "inside": step.count - 1,
+        "stays": stays,
+        "off": off,
+        "on": on,
+    }
 
 
 def node_data(run: FrameRun) -> list[dict[str, str]]:
     """The nodes for the browser; without a finished graph, what the instructions say."""
     if run.graph is None:
-        named = [step.run for step in walk(run.steps) if step.run.node]
-        return [
-            node_box(
-                one.node, f"{one.op} {one.arg}", short_types(one.after[-1]) if one.after else ""
-            )
-            for one in named
-        ]
+        return [step_node(step.run) for step in walk(run.steps) if step.run.node]
+
     found = []
     for node in run.graph.graph.nodes:
         if node.op == "placeholder":
-            found.append(
-                {
-                    "name": node.name,
-                    "text": source_of(node),
-                    "kind": "input",
-                    "result": type_of(node),
-                }
-            )
+            found.append(box(node.name, source_of(node), type_of(node), kind="input"))
         elif is_operation(node):
             reads = ", ".join(source.name for source in node.all_input_nodes)
-            found.append(node_box(node.name, f"{op_name(node)}({reads})", type_of(node)))
+            call = f"{node.name} = {op_name(node)}({reads})"
+            found.append(box(node.name, call, type_of(node)))
     return found
 
 
-def node_box(name: str, call: str, result: str) -> dict[str, str]:
-    return {"name": name, "text": f"{name} = {call}", "kind": "", "result": result}
+def step_node(run: InstructionRun) -> dict[str, str]:
+    """The node that an instruction added, as far as the instruction tells of it."""
+    result = short_types(run.after[-1]) if run.after else ""
+    return box(run.node, f"{run.node} = {run.op} {run.arg}", result)
+
+
+def box(name: str, text: str, result: str, kind: str = "") -> dict[str, str]:
+    return {"name": name, "text": text, "kind": kind, "result": result}
 
 
 def sources(run: FrameRun) -> dict[str, list[tuple[int, str]]]:
     """Function → its source lines with their numbers, for every function that was followed."""
-    found: dict[str, list[tuple[int, str]]] = {}
-    spans: dict[str, tuple[str, int, int]] = {}
+    filenames: dict[str, str] = {}
+    lines: dict[str, list[int]] = {}
     for step in walk(run.steps):
         key = f"{step.run.function} {place(step.run.filename)}"
-        filename, first, last = spans.get(key, (step.run.filename, step.run.line, step.run.line))
-        spans[key] = filename, min(first, step.run.line), max(last, step.run.line)
-    for key, (filename, first, last) in spans.items():
-        found[key] = function_lines(filename, key.split(" ")[0], first, last)
+        filenames.setdefault(key, step.run.filename)
+        lines.setdefault(key, []).append(step.run.line)
+
+    found: dict[str, list[tuple[int, str]]] = {}
+    for key, filename in filenames.items():
+        function = key.split(" ")[0]
+        found[key] = function_lines(filename, function, min(lines[key]), max(lines[key]))
     return found
 
 
@@ -159,12 +168,13 @@ def function_lines(filename: str, function: str, first: int, last: int) -> list[
 
 def whole_function(lines: list[str], name: str, first: int, last: int) -> tuple[int, int]:
     """The first and last line of the `def` that holds lines `first` to `last`; those two if there is none (a lambda)."""
-    for start in range(first, 0, -1):
-        if start <= len(lines) and re.match(
-            rf"\s*(async\s+)?def {re.escape(name)}\b", lines[start - 1]
-        ):
-            try:
-                return start, max(last, start + len(inspect.getblock(lines[start - 1 :])) - 1)
-            except (SyntaxError, IndentationError):
-                return start, last
+    begins = re.compile(rf"\s*(async\s+)?def {re.escape(name)}\b")
+    for start in range(min(first, len(lines)), 0, -1):
+        if not begins.match(lines[start - 1]):
+            continue
+        try:
+            block = inspect.getblock(lines[start - 1 :])
+        except (SyntaxError, IndentationError):
+            return start, last
+        return start, max(last, start + len(block) - 1)
     return first, last
