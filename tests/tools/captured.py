@@ -4,7 +4,7 @@
     python tests/tools/captured.py after       (with the second)
     diff -r before after
 
-In:  the programs of `programs.py`, `language_programs.py` and `dynamo_programs.py`, and seeds of `random_programs.py`.
+In:  the programs of `programs.py`, `language_programs` and `dynamo_programs.py`, and seeds of `random_programs.py`.
 Out: one file for each program. For each capture of two calls: the graph with shapes and lines, the guards with their
      sources and causes, the head, and what ended the graph. With `--steps` each interpreted instruction, too, with the
      stack before and after it. The last line printed is one digest of all files.

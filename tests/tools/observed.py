@@ -6,9 +6,8 @@ import io
 import random
 import types
 
-import language_programs
 import torch
-from language_programs import LOG
+from language_programs import LOG, functions
 
 PLAIN = (int, float, complex, bool, str, bytes, type(None), type(...), torch.dtype, torch.device)
 
@@ -83,7 +82,7 @@ def run(function, make, turn):
     torch.manual_seed(turn)
     random.seed(turn)
     LOG.clear()
-    language_programs.STATE = 0
+    functions.STATE = 0
     args = make(turn)
     printed = io.StringIO()
     with contextlib.redirect_stdout(printed):
@@ -99,5 +98,5 @@ def run(function, make, turn):
     )
     torch.set_default_dtype(torch.float32)
     return describe(
-        (result, args, LOG, language_programs.STATE, printed.getvalue(), state, random.random()), {}
+        (result, args, LOG, functions.STATE, printed.getvalue(), state, random.random()), {}
     )
