@@ -4,7 +4,7 @@ In:  a `FusedKernel` and its steps as trees.
 Out: a `TritonPlanner`: which rows each program walks along, how large its tile is (`choose_tiling`), what is done in each pass
      over the columns (`plan_passes`), and how a matrix product is summed (`plan_product`).
 
-`codegen.triton` prints what is decided here. The numbers below were measured: docs/design/gpu.md.
+`codegen.triton` prints what is decided here. The numbers below were measured: docs/measurements/gpu.md.
 In PyTorch: `torch/_inductor/choices.py`, `InductorChoices.should_use_persistent_reduction`;
 `torch/_inductor/codegen/simd.py`, `SIMDScheduling.select_tiling`.
 """
