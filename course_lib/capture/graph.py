@@ -312,9 +312,9 @@ class GraphBuilder:
         with fake_tensor.unset_fake_temporarily(), torch._C.DisableTorchFunction():
             yield
 
-    def renew(self, tensor: torch.Tensor, node: fx.Node) -> None:
-        """From here on `tensor` is what `node` computes."""
-        self._nodes[id(tensor)] = tensor, node
+    def renew(self, value: Any, node: fx.Node) -> None:
+        """From here on `value` (a tensor, or a generator of random numbers) is what `node` gives."""
+        self._nodes[id(value)] = value, node
 
     def remember(self, result: Any, node: fx.Node) -> None:
         """`node` computes `result`: a tensor, or a nest of them whose parts become nodes. (Of a dict nothing is known.)"""
@@ -334,7 +334,7 @@ class GraphBuilder:
         return fx.node.map_aggregate(value, self._leaf)
 
     def _leaf(self, value: Any) -> Any:
-        if isinstance(value, torch.Tensor):
+        if isinstance(value, torch.Tensor) or self.has_node(value):
             return self.node_of(value)
         if isinstance(value, (torch.SymInt, torch.SymFloat)):
             return self.size_node(value)

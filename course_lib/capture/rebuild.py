@@ -65,8 +65,8 @@ class Rebuilder:
 
     def __init__(self, world: World) -> None:
         self.world = world
-        # The tensors that the graph is to give, in order
-        self.outputs: list[torch.Tensor] = []
+        # The tensors (and generators of random numbers) that the graph is to give, in order
+        self.outputs: list[Any] = []
         # Statements that fetch objects from outside, before the side effects may move them
         self.fetched: list[str] = []
         self.body: list[str] = []

@@ -26,6 +26,7 @@ from torch.fx.experimental.symbolic_shapes import (
 from torch.utils._sympy.printers import PythonPrinter
 from torch.utils._sympy.symbol import SymT, symbol_is_type
 
+from course_lib.capture.classes import is_a
 from course_lib.capture.sources import Location, Source
 from course_lib.capture.tests import Holds, Test, verbatim
 
@@ -148,12 +149,14 @@ class Shapes:
                 int(stride)  # does not follow from the sizes: a constant
         return fake
 
-    def number(self, value: int | float, source: Source) -> Any:
-        """A number from outside: symbolic once it has changed, if a loop gives it, or as an argument if all sizes are to be."""
+    def number(self, value: int | float, source: Source, at_once: bool = False) -> Any:
+        """A number from outside: symbolic once it has changed (or `at_once`), if a loop gives it, or as an argument if all
+        sizes are to be."""
         counts = source.expr.startswith("upcoming(")
         self.history.meet(source, (value,))
         wanted = (
-            counts
+            at_once
+            or counts
             or (source.expr, 0) in self.history.changed
             or (self.history.dynamic and source.is_variable)
         )
@@ -280,7 +283,7 @@ def is_arithmetic(function: Any, args: Sequence[Any]) -> bool:
     """Does the function compute a number of numbers, one of them symbolic?"""
     if {*map(type, args)}.isdisjoint(SYMBOLIC) or function not in COMPUTED:
         return False
-    return all(isinstance(arg, NUMBERS) for arg in args)
+    return all(is_a(arg, NUMBERS) for arg in args)
 
 
 def finite_value(function: Any, hints: Sequence[Any]) -> Any:

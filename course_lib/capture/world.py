@@ -182,7 +182,7 @@ class World(Functions):
         if source is None or self.is_trusted(source):
             return obj
         if type(obj) in (int, float):
-            number = self._number(obj, source)
+            number = self.number(obj, source)
             if number is not obj:
                 return number
 
@@ -191,10 +191,10 @@ class World(Functions):
             self.know(obj, obj, source)
         return obj
 
-    def _number(self, obj: int | float, source: Source) -> Any:
-        """A symbolic number, if this one has changed between two captures; else the number itself."""
+    def number(self, obj: int | float, source: Source, at_once: bool = False) -> Any:
+        """A symbolic number, if this one has changed between two captures (or `at_once`); else the number itself."""
         if source.expr not in self.numbers:
-            size = self.shapes.number(obj, source)
+            size = self.shapes.number(obj, source, at_once)
             self.numbers[source.expr] = size
             if size is not obj:
                 self.assume_type(obj, source)

@@ -31,6 +31,8 @@ SETTLED = set(
 OF_AUTOGRAD = ("grad", "grad_fn", "is_leaf")
 ASSIGNED: dict[str, Callable[[Machine, torch.Tensor, Any], None]] = {}
 """Attributes of torch's own tensors that a program may set, and how (`corners/tensors.py`)."""
+CLASS_OF: dict[type, Callable[[Any], type]] = {}
+"""Type of a stand-in → what `type(value)` is to the program (`corners/numpy.py`)."""
 
 
 def tensor_attribute(it: Machine, tensor: torch.Tensor, name: str) -> Any:
@@ -79,6 +81,8 @@ def real_attribute(it: Machine, tensor: torch.Tensor, name: str) -> Any:
 
 def type_of(it: Machine, value: Any) -> type:
     """`type(value)`: of a tensor, what eager would say."""
+    if type(value) in CLASS_OF:
+        return CLASS_OF[type(value)](value)
     if not is_a(value, (torch.Tensor, Remaining)):
         return SYMBOLIC.get(type(value), type(value))
 

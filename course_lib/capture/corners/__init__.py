@@ -3,9 +3,11 @@
 A reader of lesson 02 and 03 may skip this folder. In PyTorch: the long tail of `torch/_dynamo/variables/`.
 
     checkpoint.py          `torch.utils.checkpoint`
+    arrays.py              arrays of NumPy and their operators; `numpy_rules.py`: its functions in torch
     inference.py           `with torch.inference_mode():` inside a function
     loaded_modules.py      `sys.modules`
-    numpy.py               numbers and arrays of NumPy
+    numpy.py               NumPy's functions and numbers, its arrays from outside
+    own_generator.py       a `torch.Generator` that the program makes
     own_operations.py      an `autograd.Function`, a custom operator, a function with a cache; `reading.py`: what their code does
     python.py              loggers, thread-local data, `dir`, views of dicts, cached properties, weak references
     random.py              random numbers whose dtype fake tensors get wrong
@@ -23,6 +25,7 @@ from course_lib.capture.corners import (
     inference,
     loaded_modules,
     numpy,
+    own_generator,
     own_operations,
     python,
     random,
@@ -41,6 +44,7 @@ __all__ = [
     "inference",
     "loaded_modules",
     "numpy",
+    "own_generator",
     "own_operations",
     "python",
     "random",

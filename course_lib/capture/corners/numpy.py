@@ -1,27 +1,41 @@
-"""NumPy beside tensors: numbers, functions of numbers, and arrays from outside that become tensors.
+"""NumPy in a program: what stands for its arrays and numbers, and what calls of its functions do.
 
-In:  `numpy.float32(2)` from outside, `numpy.sqrt(8)`, `torch.as_tensor(array)`.
-Out: constants under a guard, and inputs of the graph that share the array's memory.
-In PyTorch: `NumpyNdarrayVariable` in `torch/_dynamo/variables/tensor.py`, which follows all of NumPy. Here arrays made of
-tensors end the graph.
+In:  `numpy.sqrt(8)`, `numpy.float32(2)` as an argument, `x.numpy()`, `torch.from_numpy(array)`, an array from outside.
+Out: of constants what NumPy gives, now; a number that is an input of the graph; an `Array` whose memory a tensor of the graph has.
+
+`arrays.py` has the arrays and their operators, `numpy_rules.py` the tables of functions.
+In PyTorch: `NumpyNdarrayVariable` in `torch/_dynamo/variables/tensor.py`, `NumpyVariable` in `variables/misc.py`.
 """
 
 from __future__ import annotations
 
 import functools
+import operator
+import types
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
 
+from course_lib import frames
+from course_lib.capture.attributes import lookup as lookups
+from course_lib.capture.attributes.lookup import Lookup
+from course_lib.capture.attributes.tensors import CLASS_OF
+from course_lib.capture.calls.dispatch import CallRule, register
 from course_lib.capture.calls.tables import FUNCTIONS, TYPES
-from course_lib.capture.corners.torch_functions import tensor_of
-from course_lib.capture.rebuild import BY_TYPE, write_name
-from course_lib.capture.shapes import SYMBOLIC, concrete
-from course_lib.capture.sources import HELPERS, Source, Unsupported
+from course_lib.capture.classes import is_a
+from course_lib.capture.corners import arrays
+from course_lib.capture.corners.arrays import Array, Number, refuse
+from course_lib.capture.corners.numpy_rules import METHODS, NUMPY_DTYPES, TORCH_DTYPES
+from course_lib.capture.corners.torch_functions import new_tensor, tensor_of
+from course_lib.capture.graph import GraphBuilder
+from course_lib.capture.operations import INSTEAD, Operation, takes_data_into_python
+from course_lib.capture.rebuild import BY_TYPE, Rebuilder, write_name
+from course_lib.capture.rules import GO_ON
+from course_lib.capture.sources import HELPERS, Source
 from course_lib.capture.stand_ins.make import OF_TYPE
 from course_lib.capture.tests import PrintsAs, TypeIs
-from course_lib.capture.values import CONSTANT_TYPES
 from course_lib.capture.world import World
 
 if TYPE_CHECKING:
@@ -31,57 +45,348 @@ NUMBERS = (np.integer, np.floating, np.bool_)
 HELPERS["as_tensor"] = torch.as_tensor
 
 
+# ---- what stands for objects from outside ------------------------------------------------------------
+
+
 def number(world: World, value: Any, source: Source) -> Any:
-    """A NumPy number from outside: this very one."""
+    """A NumPy number from outside: an argument is an input of the graph, any other this very one until it changes."""
+    item = value.item()
+    symbol: Any = item
+    if type(item) in (int, float):
+        place = Source(".item()", source)
+        symbol = world.number(item, place, at_once=source.is_variable)
+    if symbol is item or value.dtype not in TORCH_DTYPES:
+        assume_value(world, value, source)
+        return world.know(value, value, source).stand_in
+
+    world.assume_type(value, source)
+    stand_in = Number(
+        value.dtype,
+        compute=lambda: input_of(world, value, source),
+        known=lambda: assume_value(world, value, source),
+        symbol=lambda: symbol,
+    )
+    return world.know(stand_in, value, source).stand_in
+
+
+def assume_value(world: World, value: Any, source: Source) -> Any:
+    """Guard that it is this number."""
+    world.assume(source, "value", TypeIs(type(value)), PrintsAs(repr(value)))
+    return value
+
+
+def input_of(world: World, value: Any, source: Source) -> torch.Tensor:
+    """A number or an array from outside as a tensor: an input of the graph. The memory of an array is the tensor's."""
+    with world.builder.real_world():
+        real = torch.as_tensor(value)
+    tensor: torch.Tensor = world.wrap(real, Source(")", source, "as_tensor("))
+    return tensor
+
+
+def array(world: World, value: Any, source: Source) -> Any:
+    """An array from outside. (Of one that torch cannot take, nothing is known.)"""
+    plain = value.dtype in TORCH_DTYPES and value.flags.writeable
+    if not plain or min(value.strides, default=0) < 0:
+        return world.opaque(value, source)
+    try:
+        tensor = input_of(world, value, source)
+    except (TypeError, ValueError):  # the other byte order
+        return world.opaque(value, source)
+    world.assume_type(value, source)
+    return world.know(Array(tensor=tensor), value, source).stand_in
+
+
+def dtype(world: World, value: Any, source: Source) -> Any:
     world.assume(source, "value", TypeIs(type(value)), PrintsAs(repr(value)))
     return world.know(value, value, source).stand_in
 
 
-def of_numbers(it: Machine, function: Any, /, *args: Any, **kwargs: Any) -> Any:
-    """A function of NumPy: of numbers alone it gives a number, now."""
-    given = [concrete(arg) for arg in args]
-    options = {name: concrete(arg) for name, arg in kwargs.items()}
-    if all(map(is_plain, (*given, *options.values()))):
-        result = function(*given, **options)
-        if isinstance(result, NUMBERS) or type(result) in CONSTANT_TYPES:
-            return result
-    raise Unsupported(
-        f"calls numpy.{function.__name__}, of which capture knows nothing",
-        "use torch's function, or call it outside the compiled function",
+# ---- calls -------------------------------------------------------------------------------------------
+
+DISPATCHER = type(np.prod)
+CLASSES = (np.dtype, np.finfo, np.iinfo)
+FUNCTION_TYPES = (types.BuiltinFunctionType, types.FunctionType)
+MODULES = {"numpy", "numpy.linalg", "numpy.fft", "numpy.lib.stride_tricks"}
+NOT_NOW = set(
+    """save savez savez_compressed savetxt load loadtxt fromfile genfromtxt fromregex memmap seterr seterrcall setbufsize
+    set_printoptions printoptions errstate copyto put place putmask put_along_axis fill_diagonal vectorize fromfunction
+    piecewise apply_along_axis apply_over_axes frompyfunc fromiter frombuffer from_dlpack info show_config
+    show_runtime nditer""".split()
+)
+"""Functions with an effect, or that call the program's."""
+
+
+def is_of_numpy(it: Machine, function: Any) -> bool:
+    """A function of NumPy's, or a method of one of its numbers or functions?"""
+    cls = type(function)
+    if cls is np.ufunc or cls is DISPATCHER:
+        return True
+    if is_a(function, type):
+        is_number = issubclass(function, NUMBERS) and function.__module__ == "numpy"
+        return is_number or function in CLASSES
+    if cls not in FUNCTION_TYPES:
+        return False
+    owner = getattr(function, "__self__", None)
+    if isinstance(owner, (np.ufunc, np.generic, np.dtype)) and type(owner) is not Number:
+        return True
+    return getattr(function, "__module__", None) in MODULES
+
+
+def call_numpy(it: Machine, function: Any, args: list[Any], kwargs: dict[str, Any]) -> Any:
+    """Of constants now; of data by the tables."""
+    if getattr(function, "__name__", "") in NOT_NOW or kwargs.get("out") is not None:
+        refuse(
+            f"calls numpy.{arrays.name_of(function)}, which has an effect or calls other functions"
+        )
+    args = [array_of(arg) for arg in args]
+    kwargs = {name: array_of(arg) for name, arg in kwargs.items()}
+
+    constant = arrays.is_constant(args) and arrays.is_constant(kwargs)
+    of_number = is_a(function, type) or isinstance(
+        getattr(function, "__self__", None), (np.generic, np.dtype)
+    )
+    if constant or (of_number and all_known([args, kwargs])):
+        return frames.call(None, arrays.run_now, function, args, kwargs)
+    return frames.call(None, arrays.call, function, args, kwargs)
+
+
+def all_known(value: Any) -> bool:
+    """Is each number in this nest from outside, so that a guard can say which it is?"""
+    if isinstance(value, (list, tuple)):
+        return all(map(all_known, value))
+    if type(value) is dict:
+        return all(map(all_known, value.values()))
+    return value.known is not None if type(value) is Number else arrays.is_constant(value)
+
+
+def array_of(value: Any) -> Any:
+    """A tensor that is given to NumPy: the array that has its memory."""
+    if not isinstance(value, torch.Tensor):
+        return value
+    refuse("gives a tensor to a function of NumPy")
+
+
+class Method:
+    """`array.sum`, bound to its array."""
+
+    def __init__(self, owner: Any, name: str) -> None:
+        self.owner, self.name = owner, name
+
+
+def call_method(it: Machine, method: Method, /, *args: Any, **kwargs: Any) -> Any:
+    """`array.sum(axis=0)`"""
+    name, owner = method.name, method.owner
+    constant = type(owner) is Array and owner.constant is not None
+    if constant and name not in ("view", "setflags", "resize", "tofile", "dump", "byteswap"):
+        return frames.call(None, call_method_now, owner, name, args, kwargs)
+
+    given = list(args)
+    if name in ("reshape", "transpose") and given and type(given[0]) not in (tuple, list):
+        given = [tuple(args)]
+    return frames.call(None, call_method_of_data, owner, name, given, kwargs)
+
+
+def call_method_now(owner: Array, name: str, args: Any, kwargs: dict[str, Any]) -> Any:
+    """Of an array of constants."""
+    writes = name in ("fill", "sort", "partition", "put", "itemset")
+    if (
+        not arrays.is_constant(args)
+        or not arrays.is_constant(kwargs)
+        or kwargs.get("out") is not None
+    ):
+        if writes:
+            refuse(f"calls array.{name} with data that only the graph knows")
+        return call_method_of_data(owner, name, list(args), kwargs)
+    owner.memory.check(writes)
+    bound = getattr(owner.in_python(), name)
+    return of_bound(bound, owner, args, kwargs)
+
+
+def of_bound(bound: Any, owner: Array, args: Any, kwargs: dict[str, Any]) -> Any:
+    """What a method of a constant array gives; a view shares the array's memory."""
+    if bound.__name__ in ("tolist", "item", "tobytes"):
+        return bound(*arrays.value_of(args))
+    return arrays.run_now(
+        lambda first, *rest, **options: bound(*rest, **options), [owner, *args], kwargs
     )
 
 
-def made_of_numbers(cls: Any, it: Machine, *args: Any, **kwargs: Any) -> Any:
-    """`numpy.float32(2)`: a number of NumPy's."""
-    return of_numbers(it, cls, *args, **kwargs)
+def call_method_of_data(owner: Any, name: str, args: list[Any], kwargs: dict[str, Any]) -> Any:
+    """Of an array whose data only the graph knows."""
+    if name == "astype":
+        return arrays.astype(owner, *args, **kwargs)
+    if name == "fill" and len(args) == 1:
+        owner.assign(..., args[0], "unsafe")
+        return None
+    if name == "flatten" and not args and not kwargs:
+        return Array(tensor=owner.as_tensor().reshape(-1).clone())
+    if name in ("clip", "round"):
+        return arrays.SPECIAL[name](owner, *args, **kwargs)
+    if name in ("conj", "conjugate"):
+        return arrays.compute(np.conjugate, [owner])
+    if name in ("item", "tolist") and type(owner) is Number and not args:
+        return owner.in_python().item()
+    if name not in METHODS:
+        refuse(f"calls the method {name} of an array whose data only the graph knows")
+    return arrays.call(getattr(np, name), [owner, *args], kwargs)
 
 
-def is_plain(value: Any) -> bool:
-    """A number or a text, or a tuple or list of these?"""
+# ---- attributes --------------------------------------------------------------------------------------
+
+
+def of_array(lookup: Lookup) -> Any:
+    """`array.name`"""
+    value, name = lookup.value, lookup.name
+    if type(value) is Array:
+        read = attribute_now if value.constant is not None else attribute_of_data
+    elif type(value) is Number:
+        read = attribute_of_data
+    else:
+        return GO_ON
+
+    if name == "__class__":
+        return value.numpy_class()
+    found = getattr(value.numpy_class(), name, None)
+    if found is None:
+        cls = value.numpy_class()
+        named = f"{cls.__module__}.{cls.__name__}"
+        raise AttributeError(f"'{named}' object has no attribute '{name}'")
+    if callable(found) and not name.startswith("__"):
+        return Method(value, name)
+    return frames.call(None, read, value, name)
+
+
+def attribute_now(value: Array, name: str) -> Any:
+    if name not in (
+        "shape",
+        "dtype",
+        "ndim",
+        "size",
+        "itemsize",
+        "nbytes",
+        "strides",
+        "T",
+        "real",
+        "imag",
+    ):
+        refuse(f"reads the attribute '{name}' of an array of NumPy")
+    return arrays.given(getattr(value.in_python(), name), [value])
+
+
+def attribute_of_data(value: Any, name: str) -> Any:
+    """Of data that only the graph knows."""
+    if name == "dtype":
+        return value.dtype
+    if name == "itemsize":
+        return value.dtype.itemsize
+    shape = value.shape if type(value) is Array else ()
+    if name == "shape":
+        return shape
+    if name == "ndim":
+        return len(shape)
+    if name in ("size", "nbytes"):
+        size = functools.reduce(operator.mul, shape, 1)
+        return size if name == "size" else size * value.dtype.itemsize
+    if name == "T":
+        return (
+            Array(tensor=value.shared().permute(list(range(len(shape)))[::-1])) if shape else value
+        )
+    if name == "real" and value.dtype.kind != "c":
+        return value
+    refuse(f"reads the attribute '{name}' of an array of NumPy")
+
+
+# ---- tensors -----------------------------------------------------------------------------------------
+
+
+def numpy_of_tensor(builder: GraphBuilder, operation: Operation) -> Any:
+    """`x.numpy()`: an array with the memory of the tensor. (Of one that needs a gradient torch gives none.)"""
+    if operation.name != "numpy" or not operation.is_on_tensor:
+        return GO_ON
+    tensor = operation.args[0]
+    plain = len(operation.args) == 1 and not operation.kwargs
+    with torch._C.DisableTorchFunction():
+        plain = plain and tensor.device.type == "cpu" and tensor.dtype in NUMPY_DTYPES
+        plain = plain and not (tensor.requires_grad or tensor.is_conj() or tensor.is_neg())
+        plain = plain and not torch._C._functorch.is_functorch_wrapped_tensor(tensor)
+    if not plain or builder.inference:
+        return GO_ON
+    return Array(tensor=builder.call("detach", [tensor]))
+
+
+def with_numbers(builder: GraphBuilder, operation: Operation) -> Any:
+    """Numbers of NumPy among the arguments of an operation: what stands for them there. (To eager a bool is 0.0 or 1.0.)"""
+    if any(type(arg) is np.bool_ for arg in operation.args):
+        operation.args = [float(arg) if type(arg) is np.bool_ else arg for arg in operation.args]
+    if any(map(holds, operation.args)):
+        tensor = other_operand(operation)
+        operation.args = [in_operation(arg, tensor) for arg in operation.args]
+    if any(map(holds, operation.kwargs.values())):
+        operation.kwargs = {name: in_operation(arg) for name, arg in operation.kwargs.items()}
+    return GO_ON
+
+
+ARITHMETIC = "add sub rsub mul div truediv rtruediv pow rpow lt le gt ge eq ne iadd isub imul itruediv".split()
+
+
+def other_operand(operation: Operation) -> torch.Tensor | None:
+    """The tensor in arithmetic of a tensor and a number."""
+    tensors = [arg for arg in operation.args if isinstance(arg, torch.Tensor)]
+    if operation.name not in ARITHMETIC or (len(operation.args), len(tensors)) != (2, 1):
+        return None
+    return tensors[0]
+
+
+def holds(value: Any) -> bool:
+    """Is there an array or a number of NumPy's in it?"""
     if type(value) in (tuple, list, torch.Size):
-        return all(map(is_plain, value))
-    return type(value) in CONSTANT_TYPES or isinstance(value, NUMBERS) or type(value) in SYMBOLIC
+        return any(map(holds, value))
+    if type(value) is slice:
+        return any(map(holds, (value.start, value.stop, value.step)))
+    return type(value) in (Array, Number)
+
+
+def in_operation(value: Any, tensor: torch.Tensor | None = None) -> Any:
+    """What stands for it among the arguments; `tensor`: the other operand in arithmetic."""
+    if type(value) in (tuple, list, torch.Size):
+        return type(value)(map(in_operation, value))
+    if type(value) is slice:
+        return slice(*map(in_operation, (value.start, value.stop, value.step)))
+    return arrays.argument(value, tensor) if type(value) in (Array, Number) else value
 
 
 def tensor_of_array(name: str, it: Machine, data: Any, *args: Any, **options: Any) -> Any:
-    """`torch.as_tensor(array)`: the array's memory is an input of the graph."""
-    known = it.world.of(data)
-    if known is None or not isinstance(known.real, np.ndarray):
+    """`torch.as_tensor(array)`, `torch.from_numpy(array)` share the array's memory; `torch.tensor(array)` does not."""
+    if isinstance(data, np.generic) and type(data) is not Number and data.dtype in TORCH_DTYPES:
+        # the recorder makes it a number of Python's, which has no dtype
+        options = {"dtype": TORCH_DTYPES[data.dtype]} | options
+    if type(data) not in (Array, Number):
         return BEFORE[name](it, data, *args, **options)
-
-    try:
-        with it.world.builder.real_world():
-            real = torch.as_tensor(known.real)
-    except TypeError as problem:  # of objects, or of texts
-        raise Unsupported(f"makes a tensor of an array: {problem}") from None
-    tensor = it.world.wrap(real, Source(")", known.source, "as_tensor("))
-    builder = it.world.builder
-
-    if name == "tensor":  # a copy
-        tensor = builder.call("clone", [tensor])
     if args or set(options) - {"dtype", "device"}:
-        raise Unsupported(f"calls torch.{name} of an array with options that are not followed")
-    return builder.call("to", [tensor], options) if any(options.values()) else tensor
+        refuse(f"calls torch.{name} of an array with options that are not followed")
+    device = options.get("device")
+    if device is not None and torch.device(device).type != "cpu":
+        refuse(f"calls torch.{name} of an array with another device")
+
+    tensor = frames.call(None, memory_of, data, name == "tensor")
+    wanted = options.get("dtype")
+    return it.world.builder.call("to", [tensor, wanted]) if wanted is not None else tensor
+
+
+def memory_of(data: Any, copies: bool) -> torch.Tensor:
+    """A tensor with the memory of the array, or a copy. (A number has no memory.)"""
+    if type(data) is Number:
+        return data.tensor.clone()
+    return data.as_tensor().clone() if copies else data.shared().detach()
+
+
+def new_tensor_of_array(cls: Any, it: Machine, *data: Any, **options: Any) -> Any:
+    """`torch.Tensor(array)`, `torch.FloatTensor(array)`: a copy in the dtype of the class."""
+    if len(data) != 1 or type(data[0]) is not Array or options:
+        return new_tensor(cls, it, *data, **options)
+    dtype = torch.get_default_dtype() if cls is torch.Tensor else cls.dtype
+    tensor = frames.call(None, memory_of, data[0], True)
+    return it.world.builder.call("to", [tensor, dtype])
 
 
 def from_numpy(it: Machine, data: Any) -> Any:
@@ -93,10 +398,58 @@ BEFORE: dict[str, Any] = {
     "tensor": functools.partial(tensor_of, torch.tensor),
     "from_numpy": from_numpy,
 }
+
+
+# ---- in heads ----------------------------------------------------------------------------------------
+
+
+def write_array(head: Rebuilder, value: Array) -> str:
+    """An array that the program made: of constants a copy at each call, else what has the memory of the graph's tensor."""
+    if value.constant is None:
+        return head.assign(f"{head.rebuild(value.tensor)}.numpy()", value)
+    memory = value.memory
+    memory.check(writes=False)
+    if head.is_written(memory):
+        refuse("keeps two arrays of NumPy that share their memory")
+    if not arrays.is_constant(value.constant.tolist()):
+        refuse("keeps an array of NumPy that holds objects")
+    copied = head.assign(f"{head.name_for(value.constant, 'array')}.copy('K')", value)
+    head.assign(copied, memory)
+    return copied
+
+
+def write_number(head: Rebuilder, value: Number) -> str:
+    return head.assign(f"{head.rebuild(value.tensor)}.numpy()[()]", value)
+
+
+def write_bound(head: Rebuilder, method: Method) -> str:
+    return head.assign(f"{head.rebuild(method.owner)}.{method.name}")
+
+
+Write = Callable[[Any, Any], str]
+WRITERS: dict[type, Write] = {Array: write_array, Number: write_number, Method: write_bound}
+
 FUNCTIONS |= {getattr(torch, name): functools.partial(tensor_of_array, name) for name in BEFORE}
-TYPES |= {np.ufunc: of_numbers, type(np.prod): of_numbers}
+FUNCTIONS |= {
+    cls: functools.partial(new_tensor_of_array, cls)
+    for cls in (torch.Tensor, *torch._tensor_classes)
+    if cls.__module__ == "torch"
+}
+TYPES[Method] = call_method
+CLASS_OF |= dict.fromkeys((Array, Number), lambda value: value.numpy_class())
+BY_TYPE |= WRITERS
+OF_TYPE[np.ndarray] = array
 for cls in {*np.sctypeDict.values()}:
     if issubclass(cls, NUMBERS):
         OF_TYPE[cls] = number
-        FUNCTIONS[cls] = functools.partial(made_of_numbers, cls)
         BY_TYPE[cls] = write_name
+for known in TORCH_DTYPES:
+    OF_TYPE[type(known)] = dtype
+    BY_TYPE[type(known)] = write_name
+INSTEAD.insert(0, with_numbers)
+INSTEAD.insert(INSTEAD.index(takes_data_into_python), numpy_of_tensor)
+lookups.register(of_array, before=lookups.of_tensor)
+register(
+    CallRule("function of NumPy", is_of_numpy, call_numpy),
+    before="arithmetic on symbolic numbers",
+)
