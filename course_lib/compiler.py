@@ -118,6 +118,7 @@ class Compiler:
         if result.operations:
             events.emit(events.GraphCaptured(result))
             compiled = self.backend(result.graph, result.example_inputs)
+            result = with_guards_of_backend(result)
         if result.problem is not None:
             events.emit(events.GraphBroke(result.problem))
 
@@ -159,6 +160,14 @@ class Compiler:
         """Forget all compiled code."""
         self.codes.clear()
         self.watcher.forget_all()
+
+
+def with_guards_of_backend(result: CaptureResult) -> CaptureResult:
+    """The result with guards for what was asked about symbolic sizes while its graph was compiled for all of them."""
+    if result.sizes is None or "sizes" not in result.graph.meta:
+        return replace(result, sizes=None)
+    guards = dict.fromkeys([*result.guards, *result.sizes()])
+    return replace(result, guards=list(guards), sizes=None)
 
 
 def always(func: Any, *args: Any) -> bool:

@@ -94,6 +94,12 @@ class FellBack(Event):
     why: str
 
 
+class SizesAreNumbers(Event):
+    """A graph with symbolic sizes is compiled for each set of sizes by itself, and why."""
+
+    why: str
+
+
 # --- from graph to kernels
 
 

@@ -25,7 +25,7 @@ from torch import fx
 from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.fx._lazy_graph_module import _LazyGraphModule
 
-from course_lib import autograd, capture, config, events, lowering, runtime, scheduling
+from course_lib import autograd, capture, config, events, lowering, runtime, scheduling, sizes
 from course_lib.autograd import Program
 from course_lib.capture import CaptureResult
 from course_lib.failing import WHILE_COMPILING
@@ -143,7 +143,14 @@ class Pipeline:
             return fall_back(gm, str(problem), warn=True)
 
     def compile_for_sizes(self, gm: fx.GraphModule, codegen: str, differentiate: bool) -> Program:
-        """A graph with symbolic sizes: it is compiled when sizes come, around kernels that take them as arguments."""
+        """A graph with symbolic sizes: one program for all of them; where that cannot be, one for each set of sizes."""
+        if (why := self.needs_numbers(gm, codegen, differentiate)) is None:
+            try:
+                return self.compile_in_symbols(gm, codegen, differentiate)
+            except sizes.NeedsNumbers as problem:
+                why = str(problem)
+        events.emit(events.SizesAreNumbers(why))
+
         numbers = frozenset(size for size in sizes_of(gm) if isinstance(size, int))
         stages = self.replace(fixed=numbers)
 
@@ -151,6 +158,45 @@ class Pipeline:
             return stages.run_compile(static, codegen, differentiate)
 
         return self.specialize(gm, compile_static)
+
+    def needs_numbers(self, gm: fx.GraphModule, codegen: str, differentiate: bool) -> str | None:
+        """Why this graph is not compiled in symbols, or None."""
+        ours = Pipeline()
+        for stage in ("trace", "joint", "partition", "lower", "fuse", "schedule", "plan", "build"):
+            if getattr(self, stage) is not getattr(ours, stage):
+                return f"the stage '{stage}' is not the library's own"
+        if codegen not in ("auto", "cpp") or self.cudagraphs or self.templates:
+            return "only kernels in C++ take all sizes"
+        if differentiate:
+            return "backward is compiled for numbers"
+
+        values = [node.meta["val"] for node in gm.graph.find_nodes(op="placeholder")]
+        if any(isinstance(x, torch.Tensor) and x.device.type != "cpu" for x in values):
+            return "only kernels in C++ take all sizes"
+        return None
+
+    def compile_in_symbols(self, gm: fx.GraphModule, codegen: str, differentiate: bool) -> Program:
+        """One program for all sizes. What it assumes about them are guards of capture's (`Sizes`).
+        Raises NeedsNumbers where something must know a size as a number."""
+        lifted = autograd.lift_numbers(gm, of_sizes=True)
+        graph = lifted.graph if lifted else gm
+        placeholders = graph.graph.find_nodes(op="placeholder")
+        inputs = [node.meta["val"] for node in placeholders]
+        if any(isinstance(n.meta["val"], torch.SymFloat) and n.users for n in placeholders):
+            raise sizes.NeedsNumbers("an input is a floating-point number that changes")
+
+        known = sizes.Sizes(inputs)
+        with sizes.compiling_for(known), capture.recording_mode():
+            try:
+                program = self.compile_forward(graph, codegen)
+            except NotImplementedError as problem:
+                raise sizes.NeedsNumbers(str(problem)) from problem
+        known.open = False
+        if known.became_numbers:
+            raise sizes.NeedsNumbers(f"{', '.join(known.became_numbers)} can have one value only")
+
+        gm.meta["sizes"] = known
+        return with_numbers(program, lifted, gm) if lifted else program
 
     def compile_forward(self, gm: fx.GraphModule, codegen: str) -> Program:
         """Without gradients: trace, then one graph."""
@@ -249,6 +295,18 @@ class Pipeline:
             return built[key](*args, *numbers)
 
         return run
+
+
+def with_numbers(program: Program, lifted: Any, gm: fx.GraphModule) -> Program:
+    """A program that is given numbers as tensors, behind its inputs."""
+
+    def run(*args: Any) -> tuple[Any, ...]:
+        numbers = lifted.values(args)
+        if numbers is None:
+            return fall_back(gm, "a number is too large for the kernels")(*args)
+        return program(*args, *numbers)
+
+    return run
 
 
 def build_for(

@@ -59,16 +59,17 @@ class Lifted:
         return [torch.tensor(number, dtype=torch.float64) for number in found]
 
 
-def lift_numbers(gm: fx.GraphModule) -> Lifted | None:
-    """Make inputs of numbers that meet tensors. None if there are no such numbers, or a tensor is not on the CPU."""
+def lift_numbers(gm: fx.GraphModule, of_sizes: bool = False) -> Lifted | None:
+    """Make inputs of numbers that meet tensors; `of_sizes`: also of floats that are computed of sizes (`n ** 0.5`).
+    None if there are no such numbers, or a tensor is not on the CPU."""
     placeholders = gm.graph.find_nodes(op="placeholder")
     tensors = [n.meta["val"] for n in placeholders if isinstance(n.meta["val"], torch.Tensor)]
     if not tensors or any(tensor.device.type != "cpu" for tensor in tensors):
         return None
-    if not numbers_from_outside(gm.graph):
+    if not numbers_from_outside(gm.graph, of_sizes):
         return None
 
-    lifted = Lifting(copy.deepcopy(gm), tensors[0])
+    lifted = Lifting(copy.deepcopy(gm), tensors[0], of_sizes)
     for node in list(lifted.graph.nodes):
         lifted.visit(node)
     if not lifted.inputs:
@@ -93,9 +94,9 @@ def lift_numbers(gm: fx.GraphModule) -> Lifted | None:
 class Lifting:
     """The state of one `lift_numbers`."""
 
-    def __init__(self, gm: fx.GraphModule, like: torch.Tensor) -> None:
+    def __init__(self, gm: fx.GraphModule, like: torch.Tensor, of_sizes: bool) -> None:
         self.gm, self.graph, self.like = gm, gm.graph, like
-        self.changing = numbers_from_outside(self.graph)
+        self.changing = numbers_from_outside(self.graph, of_sizes)
         self.inputs: dict[str, fx.Node] = {}  # Name of a number's node → its placeholder
 
     def visit(self, node: fx.Node) -> None:
@@ -197,14 +198,17 @@ class Lifting:
                 self.graph.erase_node(node)
 
 
-def numbers_from_outside(graph: fx.Graph) -> set[fx.Node]:
-    """Inputs that are numbers, and numbers that are computed of them. (Those of sizes alone change with the sizes.)"""
+def numbers_from_outside(graph: fx.Graph, of_sizes: bool) -> set[fx.Node]:
+    """Inputs that are numbers, and numbers that are computed of them; `of_sizes`: floats that are computed of sizes, too. (Where a
+    graph is compiled for each set of sizes, these are constants.)"""
     found: set[fx.Node] = set()
     for node in graph.nodes:
         value = node.meta.get("val")
         if node.op == "output" or not isinstance(value, (torch.SymInt, torch.SymFloat)):
             continue
-        if node.op == "placeholder" or not found.isdisjoint(node.all_input_nodes):
+        is_of_sizes = of_sizes and isinstance(value, torch.SymFloat)
+        is_computed = is_of_sizes or not found.isdisjoint(node.all_input_nodes)
+        if node.op == "placeholder" or is_computed:
             found.add(node)
     return found
 

@@ -5,12 +5,14 @@ inputs, return an input or a part of one, or results that share memory. `Signatu
 In PyTorch: `torch/_functorch/_aot_autograd/schemas.py` (`OutputAliasInfo`, `InputAliasInfo`), `collect_metadata_analysis.py`.
 """
 
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
 from itertools import accumulate
 from typing import Any, Literal, NamedTuple
 
 import torch
+
+from course_lib import sizes
 
 Values = Sequence[Any]
 SeenBy = Literal["autograd", "version", "nobody"]
@@ -35,6 +37,10 @@ class Result:
     # None for the tensor itself
     layout: Layout | None = None
     requires_grad: bool = True
+
+    def in_sizes(self) -> "Result":
+        """The same, its layout in `sizes.Size`s."""
+        return replace(self, layout=self.layout and Layout(*map(sizes.shape_or_size, self.layout)))
 
     def made_of(self, inputs: Values, values: Values) -> Any:
         """The result, of what the program was given and what its graph has computed."""
@@ -80,6 +86,27 @@ class Signature:
     unconnected: tuple[int, ...] = ()
     # The values on which other values depend, and so their gradients
     inner: tuple[int, ...] = ()
+
+
+def results_in_call(results: Sequence[Result]) -> Callable[[Values], Sequence[Result]]:
+    """The results for the inputs of a call: where layouts are formulas of sizes, they become numbers."""
+    known = sizes.sizes_of(*(n for r in results if r.layout for n in flat(r.layout)))
+    if known is None:
+        return lambda inputs: results
+
+    layouts = [result.layout and known.function(result.layout) for result in results]
+
+    def in_call(inputs: Values) -> Sequence[Result]:
+        return [
+            replace(result, layout=Layout(*layout(inputs))) if layout else result
+            for result, layout in zip(results, layouts, strict=True)
+        ]
+
+    return in_call
+
+
+def flat(layout: Layout) -> tuple[Any, ...]:
+    return (*layout.sizes, *layout.strides, layout.offset)
 
 
 def write(updates: Iterable[Update], inputs: Values, values: Any) -> None:

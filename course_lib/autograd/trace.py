@@ -13,8 +13,9 @@ operation into a new value. A joint graph goes on: it asks `torch.autograd.grad`
 In PyTorch: `torch/_functorch/_aot_autograd/graph_capture.py` (`aot_dispatch_autograd_graph`); it records by `make_fx`, too.
 """
 
+import contextlib
 import weakref
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from types import BuiltinFunctionType
 from typing import Any
 
@@ -27,12 +28,15 @@ from torch._subclasses.functional_tensor import (
     disable_functional_mode,
 )
 from torch.fx._lazy_graph_module import _use_lazy_graph_module
+from torch.fx.experimental import proxy_tensor
 from torch.fx.experimental.proxy_tensor import get_proxy_mode, make_fx, track_tensor_tree
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
+from course_lib import sizes
 from course_lib.autograd import effects
 from course_lib.autograd.signature import (
+    Result,
     Signature,
     has_gradient,
     is_strided,
@@ -71,7 +75,7 @@ def trace(
         try:
             inputs = [t.detach() if isinstance(t, torch.Tensor) else t for t in fakes]
             # The graph's Python is written when somebody calls it or looks at it.
-            with _use_lazy_graph_module(True), quiet():
+            with _use_lazy_graph_module(True), quiet(), any_formula_of_sizes():
                 traced = make_fx(tracing.run)(*inputs)
         except (RuntimeError, ValueError, ArithmeticError) as problem:
             # a backward that fails, or is of nothing; odd memory
@@ -401,6 +405,9 @@ def tidy(traced: fx.GraphModule, gm: fx.GraphModule, tracing: Tracing) -> fx.Gra
     """Inputs first, under their own names, without what only autograd needed: `detach`, copies of inputs never written to.
     What has an effect and no user becomes a value of the graph: the last ones, which no result is made of."""
     signature, graph = tracing.signature, traced.graph
+    if sizes.current():
+        write_sizes_out(graph)
+        signature.results = tuple(map(Result.in_sizes, signature.results))
     placeholders = graph.find_nodes(op="placeholder")
     for new, old in zip(placeholders, gm.graph.find_nodes(op="placeholder"), strict=False):
         # `self_ln_weight` reads better in a kernel than `arg1_1`.
@@ -428,6 +435,40 @@ def tidy(traced: fx.GraphModule, gm: fx.GraphModule, tracing: Tracing) -> fx.Gra
     traced.recompile()
     traced.meta["signature"] = signature
     return traceable(traced)
+
+
+@contextlib.contextmanager
+def any_formula_of_sizes() -> Iterator[None]:
+    """Let torch record sizes that it has not seen computed. (It would look for their parts, and knows no squares.)"""
+    before = getattr(proxy_tensor, "_build_proxy_for_sym_expr", None)
+    if sizes.current() is None or before is None:
+        yield
+        return
+
+    def note_formula(tracer: Any, expr: Any, out: Any = None) -> Any:
+        # `write_sizes_out` puts the size itself in the place of this node.
+        proxy = tracer.create_proxy("call_function", sizes.text_of, (str(expr),), {})
+        proxy.node.meta["val"] = out
+        proxy_tensor.set_proxy_slot(out, tracer, proxy_tensor.thunkify(tracer, lambda: proxy))
+        return out
+
+    proxy_tensor._build_proxy_for_sym_expr = note_formula
+    try:
+        yield
+    finally:
+        proxy_tensor._build_proxy_for_sym_expr = before
+
+
+def write_sizes_out(graph: fx.Graph) -> None:
+    """Put symbolic sizes themselves in the place of the nodes that compute them: they are known wherever they are needed."""
+    for node in reversed(list(graph.nodes)):
+        value = node.meta.get("val")
+        if isinstance(value, torch.SymInt):
+            node.replace_all_uses_with(value)
+            if node.op == "call_function":
+                graph.erase_node(node)
+        elif isinstance(value, (torch.SymFloat, torch.SymBool)) and node.op == "call_function":
+            raise sizes.NeedsNumbers(f"{node.target} computes a number of sizes")
 
 
 def tidy_copy(node: fx.Node, unwritten: list[fx.Node]) -> None:

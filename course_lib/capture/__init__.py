@@ -21,7 +21,7 @@ In PyTorch: `torch/_dynamo/convert_frame.py` (`_compile`), `symbolic_convert.py`
 """
 
 import contextlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from types import CellType
 from typing import Any
@@ -62,6 +62,8 @@ class CaptureResult:
     looks_up: bool = False
     # What ended the graph; None: the frame was captured to its end
     problem: Unsupported | None = None
+    # What is assumed about symbolic sizes, asked anew once the graph is compiled for all of them
+    sizes: Callable[[], list[Guard]] | None = None
 
 
 @dataclass(frozen=True)
@@ -180,6 +182,7 @@ class Attempt:
             operations=world.builder.operations,
             looks_up=any(type(warned.place) is int for warned in world.warned),
             problem=ending.problem if ending else None,
+            sizes=self.guards_of_sizes,
         )
 
     def head_to_the_end(self, result: Any) -> HeadBuilder:
@@ -203,10 +206,15 @@ class Attempt:
 
     def guard_sizes(self) -> None:
         """Guard what was assumed about symbolic sizes."""
+        for guard in self.guards_of_sizes():
+            self.world.guards.setdefault(guard)
+
+    def guards_of_sizes(self) -> list[Guard]:
+        """What has been assumed about symbolic sizes so far. (A backend may ask more about them.)"""
         code = self.frame.code
         start = Location(code.co_filename, code.co_firstlineno, code.co_qualname)
-        for test, cause in self.world.shapes.tests().items():
-            self.world.guards.setdefault(Guard(FRAME, "sizes", (test,), cause or start))
+        tests = self.world.shapes.tests()
+        return [Guard(FRAME, "sizes", (test,), cause or start) for test, cause in tests.items()]
 
     def raised_by_the_program(self, error: BaseException) -> Unsupported:
         """The program itself raises: the graph ends there, and eager raises what it raises."""

@@ -94,12 +94,21 @@ class CppKernel(CppLoops):
         given = []
         for n, name in enumerate(self.sizes.values()):
             given.append(Line(1, f"const int64_t {name} = {sizes}[{n}];"))
+        for n, name in enumerate(self.size_symbols.values()):
+            given.append(Line(1, f"const int64_t {name} = {sizes}[{n}];"))
         behind_pointers = 1 + len(self.touched)
         self.lines[behind_pointers:behind_pointers] = given
 
         source, line_of = self.layout("  ")
         return KernelSource(
-            self.name, "cpp", source, self.passed, line_of, is_checked, tuple(self.sizes)
+            self.name,
+            "cpp",
+            source,
+            self.passed,
+            line_of,
+            is_checked,
+            tuple(self.sizes),
+            tuple(self.size_symbols),
         )
 
     def print_pointers(self) -> None:
@@ -200,6 +209,7 @@ class CppKernel(CppLoops):
                 self.pragma(
                     threads=plan.threads and self.is_one_loop(plan),
                     simd=plan.simd and not self.plan.has_lanes,
+                    simd_from=plan.simd_from,
                     clauses=clauses_of(mine),
                 )
                 with self.loop(innermost, block.first, block.stop), self.over_lanes(plan.simd):

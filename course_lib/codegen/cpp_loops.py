@@ -6,17 +6,20 @@ In PyTorch: `torch/_inductor/codegen/cpp.py`, `LoopNest`, `LoopLevel.lines`, `Wo
 """
 
 import contextlib
+import operator
 from collections.abc import Iterable, Iterator
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import sympy
 import torch
 
 from course_lib.codegen.cpp_ops import HALVES, STORED, CppOps, computed_as
-from course_lib.codegen.plan import Load, PassPlan, Planner, Staged
+from course_lib.codegen.loops import BYTES_KEPT, SCRATCH_BYTES, iterations
+from course_lib.codegen.plan import PARALLEL_FROM, Load, PassPlan, Planner, Staged
 from course_lib.lowering.indexing import power_of_two
 from course_lib.lowering.ops import substitute
 from course_lib.scheduling.kernel import Loop, Step
+from course_lib.sizes import is_symbolic, quotient, surely
 
 
 class Block(NamedTuple):
@@ -40,8 +43,9 @@ class CppLoops(CppOps):
         simd: bool = False,
         collapse: int = 1,
         clauses: Iterable[str] = (),
+        simd_from: int = 0,
     ) -> None:
-        """The OpenMP line before a loop, if there is anything to say."""
+        """The OpenMP line before a loop, if there is anything to say. What depends on a symbolic size is decided as it runs."""
         if not (threads or simd):
             return
 
@@ -52,6 +56,12 @@ class CppLoops(CppOps):
             words.append("simd")
         if collapse > 1:
             words.append(f"collapse({collapse})")
+        if threads and is_symbolic(iterations(self.kernel.loops)):
+            words.append(
+                f"if(parallel: {self.size(iterations(self.kernel.loops))} >= {PARALLEL_FROM})"
+            )
+        if simd and simd_from:
+            words.append(f"if(simd: {self.size(iterations(self.kernel.columns))} > {simd_from})")
         words += clauses
         if self.checks:
             words.append("reduction(|: problem)")
@@ -67,15 +77,14 @@ class CppLoops(CppOps):
     @contextlib.contextmanager
     def blocks_of(self, loop: Loop, size: int) -> Iterator[Block]:
         """A loop over blocks of another, around what will be the loop inside one; gives that one's bounds."""
-        if loop.size <= size:
+        if surely(operator.le, loop.size, size):
             yield WHOLE
             return
 
         first, end, n = self.unique("block"), self.unique("end"), self.size(loop.size)
         stop = f"{first} + {size}"
         with self.block(f"for (int64_t {first} = 0; {first} < {n}; {first} += {size}) {{", "}"):
-            is_ragged = loop.size % size != 0
-            if is_ragged:
+            if quotient(loop.size, size) is None:
                 self.line(f"const int64_t {end} = {stop} < {n} ? {stop} : {n};")
                 stop = end
             yield Block(first, stop)
@@ -110,7 +119,7 @@ class CppLoops(CppOps):
     ) -> str:
         """A row on the stack for one block of a loop; from here on its elements stand for what it holds."""
         row = self.unique(f"{place.buffer}_row")
-        room = self.room(min(loop.size, plan.block))
+        room = plan.block if is_symbolic(loop.size) else self.room(min(loop.size, plan.block))
         self.line(f"{computed_as(dtype_in_row(what))} {row}[{room}];")
 
         is_whole = not block.stop
@@ -128,7 +137,7 @@ class CppLoops(CppOps):
         """How many iterations of a loop lie in one block of it, of this size."""
         if not block.stop:
             return self.size(loop.size)
-        if loop.size % size:
+        if quotient(loop.size, size) is None:
             return f"{block.stop} - {block.first}"
         return str(size)
 
@@ -154,8 +163,10 @@ class CppLoops(CppOps):
             self.line(f"const int64_t {self.kernel.rows[-1].symbol} = first + lane;")
             yield
 
-    def room(self, count: int) -> int:
-        """How long an array on the stack is: for many sizes, the next power of two."""
+    def room(self, count: Any) -> int:
+        """How long an array on the stack is: for many sizes, the next power of two; for a symbolic size, the most there may be."""
+        if is_symbolic(count):
+            return SCRATCH_BYTES // BYTES_KEPT  # `phases` keeps no longer row
         return count if self.kernel.fixed is None else power_of_two(count)
 
 

@@ -7,8 +7,9 @@ A step runs in the first pass in which all it needs is complete: for a softmax's
 In PyTorch: `codegen/simd.py`'s `EnableReduction`/`DisableReduction` schedule and `cpp.py`'s `LoopNest`.
 """
 
+import functools
 import math
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Literal
 
@@ -51,14 +52,18 @@ def phases(kernel: FusedKernel, trees: Mapping[Step, Expr], keep: bool) -> list[
     result = [Phase() for _ in range(1 + max(ranks.values(), default=0))]
     note_stores(kernel, ranks, result)
 
-    row_fits = iterations(kernel.columns) * BYTES_KEPT <= SCRATCH_BYTES
+    @functools.cache
+    def row_fits() -> bool:
+        # asked where it matters only: for a symbolic size the answer is a guard
+        return keep and iterations(kernel.columns) * BYTES_KEPT <= SCRATCH_BYTES
+
     for n, phase in enumerate(result):
         due = {step for step in trees if ranks[step] == n}
         phase.rows = steps_of_row(trees, due, phase)
 
         wanted = steps_of_columns(trees, due, phase)
         earlier = result[:n]
-        sources = sources_of(wanted, trees, earlier, keep=keep and row_fits)
+        sources = sources_of(wanted, trees, earlier, keep=row_fits)
         # In the kernel's order
         phase.columns = {step: sources[step] for step in trees if step in sources}
     return result
@@ -116,7 +121,10 @@ def ranks_of(trees: Mapping[Step, Expr]) -> dict[Step, int]:
 
 
 def sources_of(
-    wanted: list[Step], trees: Mapping[Step, Expr], earlier: list[Phase], keep: bool
+    wanted: list[Step],
+    trees: Mapping[Step, Expr],
+    earlier: list[Phase],
+    keep: Callable[[], bool],
 ) -> dict[Step, Source]:
     """What a pass needs for the steps `wanted`, and where each value comes from. What is taken from a row on the stack is noted
     in the phase that computes it."""
@@ -128,7 +136,7 @@ def sources_of(
             continue
 
         known_in = next((p for p in earlier if p.columns.get(step) == "compute"), None)
-        if known_in and keep and is_costly(trees[step]):
+        if known_in and is_costly(trees[step]) and keep():
             found[step] = "scratch"
             known_in.kept.add(step)
             continue

@@ -10,6 +10,7 @@ In PyTorch: `torch/_inductor/codegen/cpp.py`, `TilingSelect`, `CppKernelProxy`, 
 
 import contextlib
 import functools
+import operator
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -25,6 +26,7 @@ from course_lib.lowering.ir import Buffer
 from course_lib.lowering.reduction_kinds import KINDS, SUM, ReductionKind
 from course_lib.scheduling.expressions import Expr, loads
 from course_lib.scheduling.kernel import FusedKernel, Loop, Step
+from course_lib.sizes import hint, is_symbolic, quotient, surely
 
 # Starting the threads costs about 2 µs: below this many elements one thread is faster
 PARALLEL_FROM = 16 * 1024
@@ -67,7 +69,8 @@ def shape_of(kernel: FusedKernel, trees: Mapping[Step, Expr]) -> Shape:
     if only_reduces_columns and rows_are_neighbours and not are_neighbours(read, columns[-1]):
         return "lanes"
 
-    if iterations(rows) < FEW_ROWS and iterations(columns) >= PARALLEL_FROM:
+    has_few_rows = surely(operator.lt, iterations(rows), FEW_ROWS)
+    if has_few_rows and not surely(operator.lt, iterations(columns), PARALLEL_FROM):
         return "columns"
     return "rows"
 
@@ -130,6 +133,8 @@ class PassPlan:
     threads: bool
     # False where columns must come in their order
     simd: bool
+    # Up to so many columns (a symbolic number) they come in their order all the same
+    simd_from: int
     # Loads of the next row, to be fetched early during the last pass over this one
     fetched: list[Load]
 
@@ -151,14 +156,16 @@ class Planner:
     ) -> None:
         self.kernel, self.trees, self.buffers, self.used = kernel, trees, buffers, used
         self.shape = shape_of(kernel, trees)
-        self.parallel = iterations(kernel.loops) >= PARALLEL_FROM
+        # Of a symbolic size the kernel itself asks at run time (`CppLoops.pragma`).
+        self.parallel = not surely(operator.lt, iterations(kernel.loops), PARALLEL_FROM)
 
         # In the shape 'lanes': rows side by side, and whether the last block has fewer
         self.lanes = 1
         self.is_ragged = False
         if self.shape == "lanes":
-            self.lanes = max(1, min(LANES, kernel.rows[-1].size))
-            self.is_ragged = kernel.rows[-1].size % self.lanes != 0
+            neighbours = kernel.rows[-1].size
+            self.lanes = LANES if is_symbolic(neighbours) else max(1, min(LANES, neighbours))
+            self.is_ragged = quotient(neighbours, self.lanes) is None
 
         self.phases: list[Phase] = []
 
@@ -176,6 +183,7 @@ class Planner:
         """Decide about one pass over the columns."""
         gathered = {step: self.gathering(step) for step in phase.reductions}
         in_order = self.must_keep_order(gathered.values())
+        simd_from = self.in_order_up_to(gathered.values())
         staging = self.staging(phase, self.kernel.columns[-1])
         block = self.block_for(gathered.values(), staging)
 
@@ -185,15 +193,22 @@ class Planner:
             block=block,
             threads=self.parallel and self.shape == "columns" and not in_order,
             simd=not in_order,
+            simd_from=simd_from,
             fetched=self.fetched(phase) if block else [],
         )
 
     def must_keep_order(self, gathered: Collection[Gathering]) -> bool:
         """True if columns must come one after the other: the first of equals is wanted, or few floats are compared."""
         # Lanes would mix up which zero was first, 0.0 or -0.0; in eager that is so for long rows only.
-        is_short = iterations(self.kernel.columns) <= FEW
+        is_short = surely(operator.le, iterations(self.kernel.columns), FEW)
         compares_few_floats = is_short and any(gathering.has_nan for gathering in gathered)
         return compares_few_floats or any(gathering.kind.gives_place for gathering in gathered)
+
+    def in_order_up_to(self, gathered: Collection[Gathering]) -> int:
+        """Of a symbolic number of columns: up to so many the kernel compares one by one. 0 if that never matters."""
+        columns = iterations(self.kernel.columns)
+        may_be_few = is_symbolic(columns) and not surely(operator.gt, columns, FEW)
+        return FEW if may_be_few and any(gathering.has_nan for gathering in gathered) else 0
 
     def block_for(self, gathered: Collection[Gathering], staging: Staging) -> int:
         """Columns that go together: what fits in a row on the stack, or in one exact sum; 0 if neither is needed."""
@@ -217,7 +232,11 @@ class Planner:
         longest = iterations(columns)
         if self.has_lanes or len(columns) > 1:
             longest *= SHARED_BY
-        is_long_sum = kind is SUM and computed_as(dtype) == "float" and longest > BLOCK
+        is_long_sum = (
+            kind is SUM
+            and computed_as(dtype) == "float"
+            and not surely(operator.le, longest, BLOCK)
+        )
 
         total = torch.float64 if is_long_sum else dtype
         return Gathering(kind, dtype, total, node.last_of_equals, in_blocks=is_long_sum)
@@ -296,7 +315,7 @@ class Planner:
         is_last_of_several = len(passes) > 1 and phase is passes[-1]
         if self.shape != "rows" or not rows or len(columns) > 1 or not is_last_of_several:
             return []
-        if columns[0].size < LONG:
+        if hint(columns[0].size) < LONG:
             return []
 
         # A dictionary for its order

@@ -6,6 +6,7 @@ Out: lines of source, each with the step that it comes from.
 An operation is written where it is used. It gets a name of its own if it is used twice or if the line would grow too long.
 """
 
+import functools
 import itertools
 import keyword
 import os
@@ -14,16 +15,17 @@ from collections import ChainMap, Counter
 from collections.abc import Callable, Collection, Iterable, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import ClassVar, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 import sympy
 import torch
-from torch.utils._sympy.functions import FloorDiv, Mod
+from torch.utils._sympy.functions import FloorDiv, Max, Min, Mod, PythonMod
 
 from course_lib.lowering.ir import Buffer
 from course_lib.scheduling.expressions import Expr, loads, steps_used, trees_of
 from course_lib.scheduling.kernel import FusedKernel, Step
+from course_lib.sizes import Size, SizeSymbol
 
 LONGEST = 80  # An expression longer than this is split over several lines
 COMMENT_COLUMN = 72
@@ -65,6 +67,8 @@ class KernelSource:
     checked: bool = False
     # If the kernel is for many sizes: those of this call. They are passed as one int64 buffer, the last argument.
     sizes: tuple[int, ...] = ()
+    # If it is for all sizes: the symbols that it takes, in the same way
+    symbols: tuple[SizeSymbol, ...] = ()
 
 
 class Line(NamedTuple):
@@ -117,6 +121,8 @@ class Printer:
         # Buffer → the name of its pointer; number → the name of the argument that it is
         self.pointers: dict[str, str] = {}
         self.sizes: dict[int, str] = {}
+        # Symbol of a size → the argument that it is
+        self.size_symbols: dict[SizeSymbol, str] = {}
 
         # What is printed so far, and where we are in it
         self.lines: list[Line] = []
@@ -185,14 +191,22 @@ class Printer:
         self.taken.add(name)
         return name
 
-    def size(self, number: int) -> str:
+    def size(self, number: Any) -> str:
         """A size or stride as source: a number, or an argument (one for all that are equal) if calls with others will come."""
+        if isinstance(number, Size):
+            return self.index(number.expr, tight=True)
         if self.kernel.fixed is None or number < 2 or number in self.kernel.fixed:
             return str(number)
 
         if number not in self.sizes:
             self.sizes[number] = self.unique(f"n{len(self.sizes)}")
         return self.sizes[number]
+
+    def size_symbol(self, symbol: SizeSymbol) -> str:
+        """The name of the argument that holds a symbolic size."""
+        if symbol not in self.size_symbols:
+            self.size_symbols[symbol] = self.unique(symbol.name)
+        return self.size_symbols[symbol]
 
     def layout(self, indent: str) -> tuple[str, dict[int, Step]]:
         """The finished source, with a comment where a step begins, and which line is whose."""
@@ -301,21 +315,36 @@ class Printer:
         expr = sympy.sympify(formula)
         if expr in self.symbols:
             return self.text(self.symbols[expr])
+        if isinstance(expr, SizeSymbol):
+            return self.size_symbol(expr)
         if isinstance(expr, sympy.Symbol):
             return str(expr)
         if isinstance(expr, sympy.Integer):
             return f"({expr})" if tight and expr.is_negative else self.size(int(expr))
         if isinstance(expr, sympy.Mul):
             return "*".join(self.index(factor, tight=True) for factor in expr.args)
+        if isinstance(expr, sympy.Pow) and expr.exp.is_Integer and expr.exp > 0:
+            return "*".join([self.index(expr.base, tight=True)] * int(expr.exp))
 
         if isinstance(expr, sympy.Add):
             terms = sorted(expr.args, key=largest_step_first)
             text = " + ".join(self.index(term) for term in terms).replace("+ -", "- ")
-        elif isinstance(expr, (FloorDiv, Mod, sympy.Mod)):
+        elif isinstance(expr, (Max, Min)):
+            text = functools.reduce(self.larger_or_smaller(expr), map(self.index, expr.args))
+        elif isinstance(expr, (FloorDiv, Mod, PythonMod, sympy.Mod)):
             text = self.division(expr)
         else:
             raise NotImplementedError(f"an index formula with {type(expr).__name__}: {expr}")
         return f"({text})" if tight else text
+
+    def larger_or_smaller(self, expr: sympy.Expr) -> Callable[[str, str], str]:
+        """How the larger (or smaller) of two sizes is written."""
+        sign = ">" if isinstance(expr, Max) else "<"
+
+        def one_of(a: str, b: str) -> str:
+            return f"(({a}) {sign} ({b}) ? ({a}) : ({b}))"
+
+        return one_of
 
     def division(self, expr: sympy.Expr) -> str:
         """a // n or a % n of an index. Both round down, where both languages round towards zero."""

@@ -15,6 +15,7 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
+import sympy
 import torch
 from torch.utils._pytree import tree_leaves
 
@@ -22,6 +23,7 @@ from course_lib.codegen.printer import KernelSource, describe, identifier
 from course_lib.lowering.ir import Buffer, ExternKernel, LoopGraph, View
 from course_lib.scheduling.kernel import FusedKernel, Kernel
 from course_lib.scheduling.memory import MemoryPlan, extent
+from course_lib.sizes import NeedsNumbers, Size, same, text_of
 from course_lib.written import as_tuple
 
 # Where torch keeps quick ways to memory: `as_strided` counts from where its tensor starts
@@ -72,6 +74,9 @@ class Wrapper:
 
         # Buffer → the variable that holds it as a tensor of its own shape and strides
         self.variable: dict[str, str] = {}
+        # Symbol of a size → its name; symbols that a kernel takes → the tensor that holds them
+        self.symbols: dict[Any, sympy.Symbol] = {}
+        self.tensors_of_sizes: dict[tuple[Any, ...], str] = {}
         # View of a part of a buffer, or in another order → its variable
         self.views: dict[View, str] = {}
 
@@ -85,13 +90,16 @@ class Wrapper:
             if buffer:
                 arguments.append(self.new(buffer.name))
             else:
-                arguments.append(self.unique(f"unused_{n}"))
+                name = self.graph.numbers.get(n) or f"unused_{n}"
+                arguments.append(self.unique(name))
+                self.names[arguments[-1]] = None
 
         constants: dict[str, Any] = {}
         for name, tensor in self.graph.constants.items():
             constants[self.new(name)] = tensor
         self.names |= constants
 
+        self.arguments = arguments
         self.lines.append(f"def call({', '.join(arguments)}):")
         for kernel, dead in zip(self.order, self.plan.free_after, strict=True):
             if isinstance(kernel, ExternKernel):
@@ -102,6 +110,7 @@ class Wrapper:
 
         results = [self.value(output) for output in self.graph.outputs]
         self.line(f"return {as_tuple(results)}")
+        self.lines[1:1] = self.lines_of_sizes()
         return Program("\n".join(self.lines) + "\n", self.names)
 
     # --- names and lines
@@ -122,6 +131,57 @@ class Wrapper:
             row = f"{row:<{COMMENT_COLUMN}}  # {comment}"
         self.lines.append(row)
 
+    # --- symbolic sizes
+
+    def size(self, value: Any) -> str:
+        """A size as source: a number, or a formula of names that are given once, at the top (`s0 = x.shape[0]`)."""
+        if not isinstance(value, Size):
+            return str(value)
+        names = {symbol: self.size_symbol(symbol) for symbol in value.expr.free_symbols}
+        return text_of(value, names)
+
+    def sizes(self, values: Sequence[Any]) -> str:
+        """A shape or strides."""
+        return as_tuple(map(self.size, values))
+
+    def size_symbol(self, symbol: Any) -> sympy.Symbol:
+        """The name that a symbol has here."""
+        if symbol not in self.symbols:
+            name = self.unique(symbol.name)
+            self.names[name] = None
+            self.symbols[symbol] = sympy.Symbol(name, integer=True, positive=True)
+        return self.symbols[symbol]
+
+    def sizes_of_kernel(self, symbols: Sequence[Any]) -> str:
+        """The tensor in which a kernel is given its sizes: one for all kernels that take the same."""
+        key = tuple(symbols)
+        if key not in self.tensors_of_sizes:
+            name = self.unique("_".join(["sizes", *(symbol.name for symbol in key)]))
+            self.names[name] = None
+            self.tensors_of_sizes[key] = name
+        return self.tensors_of_sizes[key]
+
+    def lines_of_sizes(self) -> list[str]:
+        """What stands at the top: each symbol's value in this call, and the tensors in which kernels get them."""
+        for key in self.tensors_of_sizes:
+            for symbol in key:
+                self.size_symbol(symbol)
+
+        places = self.graph.places
+        lines = []
+        for symbol, name in sorted(self.symbols.items(), key=lambda pair: pair[0].name):
+            if symbol not in places:
+                raise NeedsNumbers(f"the size {symbol} is no size of this graph's inputs")
+            place = places[symbol]
+            given = self.arguments[place.input]
+            where = "" if place.dim is None else f".shape[{place.dim}]"
+            lines.append(f"    {name} = {given}{where}")
+
+        for key, tensor in self.tensors_of_sizes.items():
+            values = ", ".join(str(self.symbols[symbol]) for symbol in key)
+            lines.append(f"    {tensor} = tensor([{values}])")
+        return lines
+
     # --- memory
 
     def allocate(self, name: str) -> str:
@@ -141,7 +201,7 @@ class Wrapper:
     def new_memory(self, buffer: Buffer) -> str:
         """The call that allocates a buffer."""
         dtype = DTYPES[buffer.dtype]
-        layout = f"{as_tuple(buffer.shape)}, {as_tuple(buffer.stride)}"
+        layout = f"{self.sizes(buffer.shape)}, {self.sizes(buffer.stride)}"
 
         # The quick way allocates on the current GPU: `call` makes it that of the tensors if they are all on one.
         if buffer.device.type == "cuda" and self.has_one_device:
@@ -157,12 +217,11 @@ class Wrapper:
         text = self.variable[old.name]
         if old.dtype != new.dtype:
             # `view(dtype)` wants dense memory, so the tensor is made flat first.
-            flat = f"as_strided({text}, ({extent(old)},), (1,))"
+            flat = f"as_strided({text}, {self.sizes([extent(old)])}, (1,))"
             text = f"{flat}.view({DTYPES[new.dtype]})"
 
-        is_alike = (old.dtype, old.shape, old.stride) == (new.dtype, new.shape, new.stride)
-        if not is_alike:
-            text = f"as_strided({text}, {as_tuple(new.shape)}, {as_tuple(new.stride)})"
+        if not old.lies_like(new):
+            text = f"as_strided({text}, {self.sizes(new.shape)}, {self.sizes(new.stride)})"
         self.line(f"{self.new(new.name)} = {text}", why)
 
     def free(self, storages: Sequence[str]) -> None:
@@ -183,9 +242,9 @@ class Wrapper:
 
         if view not in self.views:
             name = self.unique(f"{variable}_view")
-            where = f"{as_tuple(view.shape)}, {as_tuple(view.stride)}"
-            if view.offset:
-                where += f", {view.offset}"
+            where = f"{self.sizes(view.shape)}, {self.sizes(view.stride)}"
+            if not same(view.offset, 0):
+                where += f", {self.size(view.offset)}"
             self.line(f"{name} = as_strided({variable}, {where})")
             self.views[view] = name
         return self.views[view]
@@ -199,7 +258,7 @@ class Wrapper:
             self.reuse(self.buffers[old], self.buffers[name], "in place")
 
         passed = [self.allocate(name) for name in source.buffers]
-        if any(loop.size == 0 for loop in kernel.rows):
+        if any(same(loop.size, 0) for loop in kernel.rows):
             self.line("pass", f"{kernel}: no elements")
             return
 
@@ -207,6 +266,8 @@ class Wrapper:
         problem = self.problem(kernel) if source.checked else ""
         if problem:
             passed.append(problem)
+        if source.symbols:
+            passed.append(self.sizes_of_kernel(source.symbols))
         if source.sizes:
             sizes = torch.tensor(source.sizes, device=kernel.device)
             passed.append(self.value(sizes))
@@ -257,7 +318,7 @@ class Wrapper:
 
         for buffer, target in zip(kernel.outputs, targets, strict=True):
             if buffer:
-                self.line(f"{target} = laid_out({target}, {as_tuple(buffer.stride)})")
+                self.line(f"{target} = laid_out({target}, {self.sizes(buffer.stride)})")
 
     def callee(self, op: Any) -> str:
         """How an operator is called in the source. An object that has no path from `torch` goes into the namespace."""
@@ -275,6 +336,8 @@ class Wrapper:
 
     def value(self, value: Any) -> str:
         """An argument or a result as source."""
+        if isinstance(value, Size):
+            return self.size(value)
         if isinstance(value, View):
             return self.view(value)
         if isinstance(value, list):
@@ -302,6 +365,7 @@ def namespace() -> dict[str, Any]:
         "inf": math.inf,
         "nan": math.nan,
         "zeros": torch.zeros,
+        "tensor": torch.tensor,
         "tree_leaves": tree_leaves,
         # Memory, and tensors that look at it in another way. On the current GPU: 1 µs instead of 4
         "empty_strided": torch.empty_strided,

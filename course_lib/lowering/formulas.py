@@ -17,6 +17,7 @@ import torch
 
 from course_lib import versions
 from course_lib.lowering.ops import BINARY, BOOLEAN, UNARY, Handler, Value
+from course_lib.sizes import Size
 
 aten = torch.ops.aten
 BOUNDS_SATURATE = versions.minor(torch.__version__) >= (2, 15)
@@ -75,6 +76,8 @@ class Term:
         """A number as a term of this one's dtype; a term as it is."""
         if isinstance(value, Term):
             return value
+        if isinstance(value, Size):
+            return Term(self.ops, self.ops.index_expr(value.expr, self.dtype), self.dtype)
         return Term(self.ops, self.ops.constant(value, self.dtype), self.dtype)
 
     def where(self, yes: Any, no: Any) -> "Term":
@@ -206,8 +209,8 @@ def dividend(x: Any, y: Any) -> Term:
     if x.dtype.is_floating_point:
         return x
 
-    # 256 is 0 as uint8
-    if isinstance(y, Term) or torch.tensor(y).to(x.dtype) == 0:
+    # 256 is 0 as uint8. What a symbolic size is, only the call knows.
+    if isinstance(y, (Term, Size)) or torch.tensor(y).to(x.dtype) == 0:
         why = "dividing integers by a tensor must raise where the divisor is 0"
         raise NoLoopForm(f"{why}: it runs as torch's own operator")
     return x

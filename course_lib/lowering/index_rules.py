@@ -148,7 +148,7 @@ def scatter_slice(
 
     dim %= len(x.shape)
     is_one_index = node.target is aten.select_scatter.default
-    first, _, _ = slice(start, end).indices(x.shape[dim])
+    first = first_of(start, x.shape[dim])
     last = first + 1 if is_one_index else first + part.shape[dim]
 
     def body(ops: Handler, index: Index) -> Term:
@@ -167,6 +167,16 @@ def scatter_slice(
         return inside.where(Term(ops, new, x.dtype), element(x, ops, index))
 
     return low.pointwise(node, body)
+
+
+def first_of(start: Any, size: Any) -> Any:
+    """Where a slice of a dimension of this size begins."""
+    if start is None:
+        return 0
+    if start < 0:
+        start = start + size
+        return start if start > 0 else 0
+    return start if start < size else size
 
 
 @lowers(aten.gather.default)

@@ -7,6 +7,7 @@ A flat index is nearly always a sum of loop symbols times strides, `768*i0 + i1`
 In PyTorch: `torch/_inductor/sizevars.py` (`stride_vars`, `simplify_with_ranges`), `torch/_inductor/dependencies.py`.
 """
 
+import operator
 from collections.abc import Collection, Mapping, Sequence
 from functools import cache
 from typing import Any, NamedTuple
@@ -15,7 +16,9 @@ import sympy
 from torch._prims_common import make_contiguous_strides_for
 from torch.utils._sympy.functions import FloorDiv, Mod
 
+from course_lib import sizes
 from course_lib.lowering.ops import add, terms
+from course_lib.sizes import from_formula, quotient, surely
 
 ZERO = sympy.Integer(0)
 
@@ -26,7 +29,11 @@ def loop_symbols(letter: str, count: int) -> tuple[sympy.Symbol, ...]:
     return tuple(sympy.Symbol(f"{letter}{n}", integer=True, nonnegative=True) for n in range(count))
 
 
-contiguous = make_contiguous_strides_for  # The strides of a row-major tensor of a shape
+def contiguous(shape: Sequence[Any]) -> tuple[Any, ...]:
+    """The strides of a row-major tensor of a shape."""
+    if any(map(sizes.is_symbolic, shape)):
+        return sizes.contiguous(shape)
+    return make_contiguous_strides_for(shape)
 
 
 class Linear(NamedTuple):
@@ -107,8 +114,8 @@ class Linear(NamedTuple):
 
 
 def number_of(value: sympy.Expr) -> Any:
-    """A Python int where sympy holds a number."""
-    return int(value) if value.is_Integer else value
+    """A Python int where sympy holds a number, a `Size` where it holds sizes alone."""
+    return int(value) if value.is_Integer else from_formula(value)
 
 
 class Dimension(NamedTuple):
@@ -185,7 +192,7 @@ def even_digits(
             digit, constant = divmod(constant, dim.stride)
             index[n] += digit
             largest[n] += digit
-        if largest[n] >= dim.size:
+        if not surely(operator.lt, largest[n], dim.size):
             return None
 
     if constant != 0:
@@ -196,7 +203,7 @@ def even_digits(
 def first_that_divides(step: int, dims: Sequence[Dimension]) -> int | None:
     """The position of the first dimension whose stride `step` is a multiple of."""
     for n, dim in enumerate(dims):
-        if dim.stride and step % dim.stride == 0:
+        if dim.stride and quotient(step, dim.stride) is not None:
             return n
     return None
 

@@ -21,10 +21,12 @@ import torch
 from torch import fx
 from torch.utils._pytree import tree_leaves
 
+from course_lib import sizes
 from course_lib.autograd import effects
 from course_lib.lowering.indexing import ZERO, loop_symbols, unflatten
 from course_lib.lowering.ops import Handler, Value, linear_index
 from course_lib.lowering.reduction_kinds import ReductionKind, kind_named
+from course_lib.sizes import Place, SizeSymbol, hint, same
 
 Index = Sequence[sympy.Expr]
 
@@ -42,7 +44,8 @@ class Buffer:
     @staticmethod
     def like(tensor: torch.Tensor, name: str = "") -> "Buffer":
         """What it takes to hold `tensor`, in its layout. Without a name it is only a layout."""
-        return Buffer(name, tensor.dtype, tuple(tensor.shape), tensor.stride(), tensor.device)
+        shape, stride = sizes.shape(tensor.shape), sizes.shape(tensor.stride())
+        return Buffer(name, tensor.dtype, shape, stride, tensor.device)
 
     @property
     def numel(self) -> int:
@@ -50,8 +53,14 @@ class Buffer:
 
     @property
     def nbytes(self) -> int:
-        """Bytes of the elements (broadcast dimensions counted in full)."""
-        return self.numel * self.dtype.itemsize
+        """Bytes of the elements (broadcast dimensions counted in full). Of a symbolic size: in the call that is compiled."""
+        return hint(self.numel) * self.dtype.itemsize
+
+    def lies_like(self, other: "Buffer") -> bool:
+        """True if both have the same dtype, device, shape and strides, whatever they are called."""
+        if (self.dtype, self.device) != (other.dtype, other.device):
+            return False
+        return same(self.shape, other.shape) and same(self.stride, other.stride)
 
     def view(self) -> "View":
         """The whole buffer as it lies."""
@@ -77,7 +86,8 @@ class View:
     @property
     def is_whole(self) -> bool:
         """True if this is the buffer itself, not a rearrangement or a part of it."""
-        return (self.shape, self.stride, self.offset) == (self.buffer.shape, self.buffer.stride, 0)
+        buffer = self.buffer
+        return same((*self.shape, *self.stride, self.offset), (*buffer.shape, *buffer.stride, 0))
 
     def load(self, ops: Handler, index: Index) -> Value:
         """The element at `index`; an index of lower rank, or into a dimension of size 1, broadcasts."""
@@ -271,6 +281,10 @@ class LoopGraph:
     duplicates: list[tuple[str, str]] = field(default_factory=list)
     # Which output is put into which input, unseen by autograd
     updates: dict[int, Buffer | None] = field(default_factory=dict)
+    # Inputs that are numbers: position → name
+    numbers: dict[int, str] = field(default_factory=dict)
+    # Of symbolic sizes: where each is found among the inputs
+    places: dict[SizeSymbol, Place] = field(default_factory=dict)
     # If calls with other sizes will come: the sizes that all have
     fixed: Collection[int] | None = None
 

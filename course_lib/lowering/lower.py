@@ -18,6 +18,7 @@ import torch
 from torch import fx
 from torch.utils._pytree import tree_flatten, tree_unflatten
 
+from course_lib import sizes
 from course_lib.lowering import operators
 from course_lib.lowering.formulas import NoLoopForm, Term
 from course_lib.lowering.indexing import ZERO
@@ -135,7 +136,11 @@ class Lowering:
         fake = node.meta.get("val")
         if not isinstance(fake, torch.Tensor):
             self.graph.inputs.append(None)
-            return fake
+            number = sizes.size(fake)
+            if sizes.is_symbolic(number):
+                self.graph.numbers[len(self.graph.inputs) - 1] = node.name
+                self.note_place(number, None)
+            return number
 
         operators.has_strides(fake, "an input")
         if fake.is_neg():
@@ -145,7 +150,15 @@ class Lowering:
 
         buffer = Buffer.like(fake, node.name)
         self.graph.inputs.append(buffer)
+        for dim, size in enumerate(buffer.shape):
+            self.note_place(size, dim)
         return buffer.view()
+
+    def note_place(self, size: Any, dim: int | None) -> None:
+        """If a size of the newest input is a symbol: here its value is found."""
+        if sizes.is_symbolic(size) and size.expr.is_Symbol:
+            place = sizes.Place(len(self.graph.inputs) - 1, dim)
+            self.graph.places.setdefault(size.expr, place)
 
     def output(self, node: fx.Node) -> None:
         """What the program returns, and which results are put into inputs."""
@@ -173,7 +186,10 @@ class Lowering:
             results, position = args
             return results[position]
 
-        if isinstance(node.meta.get("val"), NUMBERS):
+        value = node.meta.get("val")
+        if sizes.current() and isinstance(value, torch.SymInt):
+            return sizes.size(value)
+        if isinstance(value, NUMBERS):
             raise NotImplementedError(
                 f"{node.target} asks for the number in a tensor, which no kernel can return"
             )
@@ -193,7 +209,11 @@ class Lowering:
 
     def arguments(self, node: fx.Node) -> Any:
         """`args` and `kwargs` with values for nodes."""
-        return fx.node.map_arg((node.args, node.kwargs), self.values.__getitem__)
+
+        def value(argument: Any) -> Any:
+            return self.values[argument] if isinstance(argument, fx.Node) else sizes.size(argument)
+
+        return fx.node.map_aggregate((node.args, node.kwargs), value)
 
     def twin(self, node: fx.Node) -> fx.Node | None:
         """An earlier node that computes the same (common subexpression), or None."""
@@ -215,7 +235,7 @@ class Lowering:
     def buffer(self, layout: Buffer) -> Buffer:
         """New memory, with a name nobody has."""
         for size, stride in zip(layout.shape, layout.stride, strict=True):
-            if size > 1 and stride == 0:
+            if stride == 0 and size > 1:
                 raise NotImplementedError(
                     "a new tensor whose elements share memory (torch 2.11 says so of `select_scatter`)"
                 )
@@ -228,6 +248,13 @@ class Lowering:
     def full(self, value: Any, like: torch.Tensor) -> Lazy:
         """A constant with the layout of `like`."""
         dtype = like.dtype
+        if sizes.is_symbolic(value):
+
+            def formula(ops: Handler, index: Index) -> Value:
+                return ops.index_expr(value.expr, dtype)
+
+            return self.lazy(like, formula)
+
         if dtype is torch.bool:
             number: bool | int | float = bool(value)
         elif dtype.is_floating_point:

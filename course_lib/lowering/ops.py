@@ -12,6 +12,8 @@ from typing import Any, Protocol
 import sympy
 import torch
 
+from course_lib.sizes import Size
+
 Value = Any  # What a handler computes with: source text, a numpy array, a formula
 
 UNARY = """neg abs exp exp2 expm1 log log2 log10 log1p sqrt rsqrt reciprocal sin cos tan asin acos atan sinh cosh tanh asinh acosh
@@ -60,13 +62,16 @@ def linear_index(index: Sequence[Any], stride: Sequence[Any], offset: Any = 0) -
     parts = []
     for position, step in zip(index, stride, strict=True):
         for term in terms(position):
-            parts.append(term if step == 1 else term * step)
+            is_one = not isinstance(step, Size) and step == 1
+            parts.append(term if is_one else term * step)
 
     return add([*parts, offset])
 
 
 def terms(index: Any) -> tuple[Any, ...]:
     """What a sum is the sum of."""
+    if isinstance(index, Size):
+        index = index.expr
     return index.args if isinstance(index, sympy.Add) else (index,)
 
 

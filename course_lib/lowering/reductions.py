@@ -161,7 +161,7 @@ def finish(
 ) -> View:
     """A row value in the shape and dtype of the result, perhaps through `function`."""
     layout = Buffer.like(like)
-    if function is None and replace(row.buffer, name="") == layout:
+    if function is None and row.buffer.lies_like(layout):
         return row
 
     # Without keepdim the reduced dimensions are absent in the result.

@@ -18,6 +18,7 @@ import sympy
 import torch
 from torch import fx
 
+from course_lib import sizes
 from course_lib.lowering.formulas import POINTWISE, Formula, NoLoopForm, Term, half_power, power
 from course_lib.lowering.ir import Index, Lazy, View
 from course_lib.lowering.lower import Lowering, element, lowers
@@ -158,8 +159,8 @@ def view(low: Lowering, node: fx.Node, x: View, *args: Any, **kwargs: Any) -> An
                 "the same bytes read as another dtype are no view of elements: a copy is made"
             )
 
-        moved = result.storage_offset() - base.storage_offset()
-        shape, stride = tuple(result.shape), result.stride()
+        moved = sizes.size(result.storage_offset()) - sizes.size(base.storage_offset())
+        shape, stride = sizes.shape(result.shape), sizes.shape(result.stride())
         return replace(x, shape=shape, stride=stride, offset=x.offset + moved)
 
     if isinstance(fake, (list, tuple)):

@@ -150,7 +150,7 @@ def load_cpp_kernels(sources: Mapping[FusedKernel, KernelSource]) -> Library:
     for source in in_cpp:
         address = ctypes.cast(library[source.name], ctypes.c_void_p).value
         # Behind the buffers: a flag for indices out of range, and the sizes of this call
-        passed = len(source.buffers) + source.checked + bool(source.sizes)
+        passed = len(source.buffers) + source.checked + bool(source.sizes or source.symbols)
         launches[source.name] = launcher.launcher(pack("Pn", address, passed))
     return Library(launches, entry.cached)
 

@@ -22,6 +22,7 @@ from course_lib import build_cache, config, events
 from course_lib.lowering.indexing import power_of_two
 from course_lib.lowering.ir import Buffer, ExternKernel, LoopGraph, Node, View
 from course_lib.runtime.autotune import example
+from course_lib.sizes import hint, is_symbolic, same
 
 # Seconds after which no more calls of a product are measured
 BUDGET = 0.2
@@ -50,7 +51,7 @@ def is_for_onednn(node: ExternKernel) -> bool:
     if node.op not in (torch.ops.aten.mm.default, torch.ops.aten.addmm.default) or node.kwargs:
         return False
 
-    bias_fits = len(node.args) == 2 or node.args[0].shape == node.args[2].shape[1:]
+    bias_fits = len(node.args) == 2 or same(node.args[0].shape, node.args[2].shape[1:])
     return bias_fits and all(is_full_matrix_of_floats(view) for view in node.args)
 
 
@@ -63,8 +64,13 @@ def is_full_matrix_of_floats(view: View) -> bool:
 def choose(kernel: ExternKernel, fixed: Collection[int] | None = None) -> ExternKernel:
     """The kernel as it is, or as a call of oneDNN. Sizes that are not `fixed` are measured as the next power of two."""
 
-    def near(sizes: Sequence[int]) -> tuple[int, ...]:
-        return tuple(n if fixed is None or n in fixed else power_of_two(n) for n in sizes)
+    def near(sizes: Sequence[Any]) -> tuple[int, ...]:
+        return tuple(map(near_size, sizes))
+
+    def near_size(n: Any) -> int:
+        if is_symbolic(n):
+            return power_of_two(hint(n))
+        return n if fixed is None or n in fixed else power_of_two(n)
 
     operands = []
     for view in kernel.args:

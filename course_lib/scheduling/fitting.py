@@ -11,10 +11,11 @@ In PyTorch: `torch/_inductor/scheduler.py`, `FusedSchedulerNode`; `codegen/simd.
 """
 
 import math
+import operator
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import sympy
 
@@ -23,6 +24,7 @@ from course_lib.lowering.ir import Buffer, Pointwise, Reduction
 from course_lib.lowering.reduction_kinds import SUM
 from course_lib.scheduling.groups import Group, Member, rewritten, symbols_for
 from course_lib.scheduling.kernel import Kind, Loop
+from course_lib.sizes import hint, quotient, same, surely
 
 MOST_ACROSS = 8192  # Columns whose sums a thread can keep in its cache while it walks over rows
 
@@ -180,7 +182,7 @@ def walk(group: Group, formula: Linear | None) -> tuple[Walk, list[Loop]]:
         else:
             moving.append(Stride(loop, step))
 
-    return sorted(moving, key=lambda stride: stride.step), still
+    return sorted(moving, key=lambda stride: hint(stride.step)), still
 
 
 def in_order(loops: Sequence[Loop]) -> Walk:
@@ -215,21 +217,29 @@ def cut_alike(one: Walk, other: Walk) -> list[Piece] | None:
 
     while left and right:
         a, b = left.pop(), right.pop()
-        size = math.gcd(a.size, b.size)
-
-        # The smaller must divide the larger.
-        if a.step != b.step or size != min(a.size, b.size) or size == 0:
+        size = smaller_that_divides(a.size, b.size)
+        if not same(a.step, b.step) or size is None:
             return None
 
         pieces.append(Piece(size, (a.loop, b.loop), (a.weight, b.weight)))
-        if size != a.size:
+        if not same(size, a.size):
             left.append(a.without(size))
-        if size != b.size:
+        if not same(size, b.size):
             right.append(b.without(size))
 
     if left or right:
         return None
     return pieces
+
+
+def smaller_that_divides(one: Any, other: Any) -> Any:
+    """The smaller of two sizes if it divides the larger evenly, for all sizes; else None."""
+    for smaller, larger in ((one, other), (other, one)):
+        if same(smaller, 0):
+            return None
+        if quotient(larger, smaller) is not None:
+            return smaller
+    return None
 
 
 def assemble(pieces: list[Piece], a: Group, b: Group, leader: int) -> Group:
@@ -240,7 +250,7 @@ def assemble(pieces: list[Piece], a: Group, b: Group, leader: int) -> Group:
     def order(piece: Piece) -> tuple[bool, int, int]:
         loop = piece.loops[leader]
         place = -1 if loop is None else position[loop]
-        return piece.kind(leader) == "column", place, -piece.weights[leader]
+        return piece.kind(leader) == "column", place, -hint(piece.weights[leader])
 
     pieces = sorted(pieces, key=order)
     symbols = symbols_for([piece.kind(leader) for piece in pieces])
@@ -295,7 +305,7 @@ def crosses(pieces: Sequence[Piece], groups: tuple[Group, Group], leader: int) -
 
     # A thread keeps one sum for each column.
     columns = math.prod(piece.size for piece in pieces if piece.kind(leader) == "column")
-    if columns > MOST_ACROSS or sums.across:
+    if not surely(operator.le, columns, MOST_ACROSS) or sums.across:
         return False
 
     read = leading.reads | buffers_read(sums)

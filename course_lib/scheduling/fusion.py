@@ -17,6 +17,7 @@ import sympy
 from course_lib.lowering.ir import Buffer, Product
 from course_lib.scheduling.fitting import fit, join
 from course_lib.scheduling.groups import Group
+from course_lib.sizes import hint
 
 Buffers = frozenset[Buffer]
 FusionRule = Callable[[Group, Group, Buffers], str | None]
@@ -150,7 +151,7 @@ def one_row_needs_all_threads(producer: Group, consumer: Group, shared: Buffers)
     if not producer.columns or not comes_after:
         return None
 
-    columns = math.prod(loop.size for loop in both.columns)
+    columns = math.prod(hint(loop.size) for loop in both.columns)
     if columns >= ONE_ROW and producer.writes & consumer.reads:
         return f"a single row of {columns} columns would leave all but one thread idle"
     return None

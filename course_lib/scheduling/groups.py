@@ -20,6 +20,7 @@ from course_lib.lowering.ir import Buffer, ExternKernel, LoopNode, Node, Pointwi
 from course_lib.scheduling.dependencies import Access, Body
 from course_lib.scheduling.expressions import COSTLY
 from course_lib.scheduling.kernel import FusedKernel, Kind, Level, Loop, Nest, Step
+from course_lib.sizes import hint, is_size, same
 
 MOST_OPERATIONS = 8  # Of a loop that counts as cheap
 MOST_BUFFERS = 2  # That it reads
@@ -143,11 +144,11 @@ class Group(Nest):
         elements = 0
         for index in {access.index for access in self.loads if access.buffer == buffer.name}:
             # A place that was looked up may be another one in each iteration.
-            is_lookup = not isinstance(index.constant, int)
+            is_lookup = not is_size(index.constant)
             loops = [loop for loop in self.loops if is_lookup or index.moves_with(loop.symbol)]
-            elements += math.prod(loop.size for loop in loops)
+            elements += math.prod(hint(loop.size) for loop in loops)
 
-        return min(elements, buffer.numel) * buffer.dtype.itemsize
+        return min(elements, hint(buffer.numel)) * buffer.dtype.itemsize
 
     def __str__(self) -> str:
         return str(self.nodes[0]) if self.is_extern else super().__str__()
@@ -178,7 +179,7 @@ def start(node: Node, position: int, usage: Usage, body: Body | None) -> Group:
 
 def longest_step_first(loops: list[Loop], index: Linear) -> None:
     """Sort loops by how far each moves `index`."""
-    loops.sort(key=lambda loop: -index.coefficient(loop.symbol))
+    loops.sort(key=lambda loop: -hint(index.coefficient(loop.symbol)))
 
 
 def collapse(group: Group) -> Group:
@@ -226,7 +227,7 @@ def walks_on(formula: Linear, outer: Loop, inner: Loop) -> bool:
     """True if a step of `outer` moves the formula as far as all steps of `inner` together."""
     if not (formula.is_affine_in(outer.symbol) and formula.is_affine_in(inner.symbol)):
         return False
-    return formula.coefficient(outer.symbol) == formula.coefficient(inner.symbol) * inner.size
+    return same(formula.coefficient(outer.symbol), formula.coefficient(inner.symbol) * inner.size)
 
 
 def rewritten(

@@ -8,8 +8,8 @@ its result over an operand that nobody needs any more, element by element (`in p
 In PyTorch: `torch/_inductor/codegen/wrapper.py` (`MemoryPlanningState`, `AllocateLine`, `ReuseLine`), `memory.py`.
 """
 
-from dataclasses import dataclass, field, replace
-from typing import Literal, NamedTuple
+from dataclasses import dataclass, field
+from typing import Any, Literal, NamedTuple
 
 from torch._prims_common import compute_required_storage_length
 
@@ -18,6 +18,7 @@ from course_lib.lowering.ir import Buffer, ExternKernel, LoopGraph, Pointwise, V
 from course_lib.scheduling.groups import Group, Member
 from course_lib.scheduling.kernel import FusedKernel, Kernel
 from course_lib.scheduling.schedule import Schedule
+from course_lib.sizes import is_symbolic, same
 
 How = Literal["new", "reuse", "in place"]
 
@@ -162,17 +163,22 @@ def inputs_to_update(graph: LoopGraph) -> dict[str, Buffer]:
 
 
 def is_same_but_for_name(one: Buffer, other: Buffer) -> bool:
-    return replace(one, name=other.name) == other
+    return one.lies_like(other)
 
 
 def alike(old: Buffer, new: Buffer) -> bool:
     """True if the memory of one serves the other."""
-    return (old.dtype, old.device, extent(old)) == (new.dtype, new.device, extent(new))
+    is_alike = (old.dtype, old.device) == (new.dtype, new.device)
+    return is_alike and same(extent(old), extent(new))
 
 
-def extent(buffer: Buffer) -> int:
-    """Elements from the first to the last of the buffer."""
-    return compute_required_storage_length(buffer.shape, buffer.stride, 0)
+def extent(buffer: Buffer) -> Any:
+    """Elements from the first to the last of the buffer: a number, or a formula of sizes."""
+    if not any(map(is_symbolic, (*buffer.shape, *buffer.stride))):
+        return compute_required_storage_length(buffer.shape, buffer.stride, 0)
+    if 0 in buffer.shape:
+        return 0
+    return 1 + sum((n - 1) * step for n, step in zip(buffer.shape, buffer.stride, strict=True))
 
 
 def only_read_where_written(group: Group, old: str, new: str) -> bool:

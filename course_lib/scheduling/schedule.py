@@ -24,6 +24,7 @@ from course_lib.scheduling.fitting import fit, join
 from course_lib.scheduling.fusion import LEGAL, Fuse, No, can_fuse, human_bytes, is_small
 from course_lib.scheduling.groups import Group, Member, Usage, start, to_kernel
 from course_lib.scheduling.kernel import FusedKernel, Kernel
+from course_lib.sizes import hint
 
 CanFuse = Callable[[Group, Group], Fuse | No]
 SIBLINGS = 8  # How many of the readers of one buffer are compared with each other
@@ -458,7 +459,7 @@ def by_position(group: Group) -> tuple[int, ...]:
 
 def by_sizes(group: Group) -> tuple[list[int], tuple[int, ...]]:
     """To sort groups so that those with the same loops stand side by side."""
-    return [loop.size for loop in group.loops], group.positions
+    return [hint(loop.size) for loop in group.loops], group.positions
 
 
 def cannot_be_fused(group: Group, reader: Group) -> bool:

@@ -1,4 +1,4 @@
-"""Kernels of a graph with symbolic sizes take these as arguments: the next sizes find them built."""
+"""Where a graph is compiled for each set of sizes, its kernels take these as arguments: the next sizes find them built."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from torch.utils._pytree import tree_leaves
 
 import course_lib as cl
 from course_lib import build_cache, events, runtime
+from course_lib.pipeline import Pipeline
 
 SIZES = [
     (5, 7),
@@ -47,6 +48,12 @@ def fresh_cache(tmp_path, monkeypatch):
     monkeypatch.setattr(cl.config, "cache_dir", lambda: tmp_path)
 
 
+@pytest.fixture
+def by_numbers(monkeypatch):
+    """A graph is compiled for each set of sizes by itself, as where one program for all cannot be."""
+    monkeypatch.setattr(Pipeline, "needs_numbers", lambda *args: "the test asks for it")
+
+
 def device_of(codegen):
     """Triton's kernels run on a GPU, if there is one."""
     return "cuda" if codegen == "triton" and torch.cuda.is_available() else "cpu"
@@ -77,7 +84,7 @@ def built(compiled, *sizes, device="cpu"):
     return [made.compiled for made in trace.of(events.KernelsBuilt)]
 
 
-def test_the_second_size_builds_nothing(fresh_cache):
+def test_the_second_size_builds_nothing(fresh_cache, by_numbers):
     norm = cl.compile(lambda x: F.layer_norm(x, x.shape[-1:]) * 2, dynamic=True)
     first, second, third = built(norm, (40, 100), (50, 101), (33, 77))
     assert [p.cached for p in (first, second, third)] == [False, True, True]
@@ -102,7 +109,7 @@ def test_kernels_in_triton_take_them_too():
     )
 
 
-def test_sizes_that_are_numbers_stay_in_the_text(fresh_cache):
+def test_sizes_that_are_numbers_stay_in_the_text(fresh_cache, by_numbers):
     layer = torch.nn.Linear(48, 96).requires_grad_(False)
     act = cl.compile(lambda x: torch.relu(layer(x)) + torch.arange(96), dynamic=None)
     programs = built(act, (10, 48), (11, 48), (12, 48))
@@ -120,7 +127,7 @@ def test_a_static_graph_has_no_arguments():
     )
 
 
-def test_products_are_measured_for_the_next_power_of_two(fresh_cache, monkeypatch):
+def test_products_are_measured_for_the_next_power_of_two(fresh_cache, by_numbers, monkeypatch):
     asked = []
     monkeypatch.setattr(
         runtime.gemm,
@@ -135,7 +142,7 @@ def test_products_are_measured_for_the_next_power_of_two(fresh_cache, monkeypatc
     assert asked == [[(32, 48), (48, 96)], [(64, 48), (48, 96)]]
 
 
-def test_the_cache_says_what_was_found(fresh_cache):
+def test_the_cache_says_what_was_found(fresh_cache, by_numbers):
     with cl.record() as trace:
         compiled = cl.compile(lambda x: x * 2 + 1, dynamic=True)
         for n in (20, 30):

@@ -8,6 +8,7 @@ import pytest
 import torch
 
 import course_lib as cl
+from course_lib.pipeline import Pipeline
 
 
 @pytest.fixture
@@ -54,7 +55,8 @@ def test_a_diagram_is_drawn_when_asked_for(folder: Path):
     assert drawing.read_text().startswith("<svg")
 
 
-def test_each_set_of_sizes_has_a_folder(folder: Path):
+def test_each_set_of_sizes_has_a_folder(folder: Path, monkeypatch):
+    monkeypatch.setattr(Pipeline, "needs_numbers", lambda *args: "the test asks for it")
     f = cl.compile(norm, dynamic=True, options={"trace.enabled": True})
     for n in (8, 9):
         f(torch.randn(n, 16))

@@ -1,0 +1,198 @@
+"""A graph with symbolic sizes is compiled once, for all sizes that its guards allow."""
+
+from __future__ import annotations
+
+import operator
+
+import pytest
+import torch
+import torch.nn.functional as F
+from torch.utils._pytree import tree_leaves
+
+import course_lib as cl
+from course_lib import events, sizes
+from course_lib.bench.models import TinyBlock
+from course_lib.pipeline import Pipeline
+
+# From the smallest to what goes in threads and in blocks; primes, equal by chance, and a transposed one
+SHAPES = [(5, 7), (7, 5), (3, 3), (6, 6), (33, 64), (64, 33), (129, 130), (31, 5003), (5003, 31)]
+
+
+def causal(x):
+    place = torch.arange(x.shape[0])
+    return torch.where(place[:, None] >= place, x @ x.t(), -1e9).softmax(-1)
+
+
+def written(x):
+    y = x * 1
+    y[0] = 5
+    y[:, -1] = 3
+    return y
+
+
+PROGRAMS = {
+    "pointwise": lambda x: torch.sigmoid(x) * 2 + 1,
+    "softmax": lambda x: torch.softmax(x, -1),
+    "softmax over rows": lambda x: torch.softmax(x, 0),
+    "sums": lambda x: (x.sum(0), x.sum(1), x.sum(), x.mean(), x.prod(0)),
+    "variance": lambda x: (x.var(1), x.std(0)),
+    "layer_norm": lambda x: F.layer_norm(x, (x.shape[-1],)),
+    "norm": lambda x: F.normalize(x, dim=-1),
+    "joined": lambda x: (torch.cat([x, x * 2], 1), torch.cat([x, x + 1], 0), torch.stack([x, x])),
+    "transposed": lambda x: x.t() + x.t().contiguous(),
+    "outer": lambda x: x[:, :, None] * x[:, None, :2],
+    "products": lambda x: (x @ x.t(), torch.einsum("ij,ik->jk", x, x)),
+    "attention": lambda x: torch.softmax(x[None] @ x[None].mT / 8, -1) @ x[None],
+    "causal": causal,
+    "viewed": lambda x: (x + 1).view(-1) * 2,
+    "sliced": lambda x: (x[1:] + x[:-1], x[:, 1:-1].exp(), x[: x.shape[0] // 2] + 1),
+    "last": lambda x: (x[-1] * 2, x[:, -1] + 1),
+    "views as results": lambda x: (x[1:], x.t(), x[:, -1], x.unfold(1, 2, 1)),
+    "flipped": lambda x: x.flip(0) + x.flip(1) + x.roll(1, 0),
+    "padded": lambda x: F.pad(x, (1, 2, 3, 0), value=2.0),
+    "counted": lambda x: x + torch.arange(x.shape[1]) * x.shape[0] + x.numel(),
+    "places": lambda x: (x.argmax(-1), x.argmax(0), x.argmax()),
+    "extremes": lambda x: (x.max(1), x.min(0), x.amax()),
+    "library": lambda x: (x.cumsum(0) * 2, x.sort(-1).values + 1),
+    "expanded": lambda x: x.unsqueeze(1).expand(-1, 3, -1) + 1,
+    "made": lambda x: (torch.full((x.shape[0],), 3.0) + x.sum(1), torch.zeros(x.shape[1])),
+    "written": written,
+    "looked up": lambda x: (x.gather(1, (x > 0).long()), x[:, [1, 0]], x[torch.tensor([0, 1])]),
+    "parts": lambda x: [part.sum(1) for part in x.chunk(2, 1)],
+    "repeated": lambda x: (x.repeat(2, 3), x.repeat_interleave(2, 1)),
+    "triangles": lambda x: (torch.tril(x), torch.triu(x, 1), x.diagonal() * 2),
+    "root of a size": lambda x: x / x.shape[1] ** 0.5,
+    "bfloat16": lambda x: torch.softmax(x.bfloat16(), -1),
+    "truth": lambda x: ((x > 0).any(1), (x > -9).all(0)),
+    "loss": lambda x: F.cross_entropy(x, torch.zeros(x.shape[0], dtype=torch.long)),
+}  # fmt: skip
+
+
+def compiled_and_run(program, shapes, **options):
+    """Run on each shape, held against eager; gives what was recorded."""
+    compiled = cl.compile(program, dynamic=True, fullgraph=True, **options)
+    with torch.no_grad(), cl.record() as trace:
+        for seed, shape in enumerate(shapes):
+            torch.manual_seed(seed)
+            x = torch.randn(shape)
+            got, want = compiled(x.clone()), program(x.clone())
+            torch.testing.assert_close(got, want, rtol=1e-3, atol=1e-4, equal_nan=True)
+            strides = [[t.stride() for t in tree_leaves(made)] for made in (got, want)]
+            assert strides[0] == strides[1]
+    return trace
+
+
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_one_program_serves_all_sizes(name):
+    trace = compiled_and_run(PROGRAMS[name], SHAPES)
+    why = [event.why for event in trace.of(events.SizesAreNumbers)]
+    assert not why, "compiled for numbers"
+    # One graph; a second where capture itself asks about a size (`chunk`)
+    assert len(trace.of(events.GraphCaptured)) <= 2
+    assert len(trace.of(events.KernelsBuilt)) <= 2
+
+
+@pytest.mark.parametrize("name", ["softmax", "sums", "sliced", "joined"])
+def test_another_layout_is_another_graph(name):
+    program = PROGRAMS[name]
+    compiled = cl.compile(program, dynamic=True)
+    with torch.no_grad():
+        for shape in SHAPES[:4]:
+            for x in (torch.randn(shape), torch.randn(shape).t()):
+                torch.testing.assert_close(compiled(x), program(x))
+
+
+def test_a_block_of_a_model_is_compiled_once():
+    model = TinyBlock(64, 4).eval()
+    trace = compiled_and_run(model, [(4, n, 64) for n in (5, 7, 2, 9, 300, 64)])
+    (made,) = trace.of(events.KernelsBuilt)
+    assert "s1 = x.shape[1]" in made.compiled.wrapper_source
+    assert "empty_strided((s0, s1, 64), (64*s1, 64, 1)" in made.compiled.wrapper_source
+    assert "i < s0*s1" in made.compiled.source
+
+
+def test_threads_are_started_where_there_is_enough_to_do():
+    trace = compiled_and_run(lambda x: x.exp() + 1, [(3, 4), (300, 400)])
+    (made,) = trace.of(events.KernelsBuilt)
+    assert "parallel for simd if(parallel: s0*s1 >= 16384)" in made.compiled.source
+
+
+def test_what_must_be_right_becomes_a_guard():
+    # a row of 16 bytes each that waits on the stack from one pass to the next
+    trace = compiled_and_run(PROGRAMS["softmax"], [(3, 40), (2, 40_000), (4, 50)])
+    guards = [str(guard) for made in trace.of(events.GuardsMade) for guard in made.check.guards]
+    assert any("4*x.shape[1]" in g and "131072" in g for g in guards), guards
+    assert len(trace.of(events.KernelsBuilt)) == 2, "one with the row, and one that computes anew"
+
+
+def test_what_needs_numbers_is_compiled_for_each_set_of_sizes():
+    def program(x):
+        return F.interpolate(x[None, None], scale_factor=2.0)
+
+    trace = compiled_and_run(program, [(5, 7), (6, 8)])
+    assert "can have one value only" in trace.of(events.SizesAreNumbers)[0].why
+    assert len(trace.of(events.KernelsBuilt)) > 1
+
+
+def test_a_learners_stage_gets_numbers():
+    seen = []
+
+    def plan(schedule, graph):
+        seen.extend(size for buffer in graph.buffers.values() for size in buffer.shape)
+        return Pipeline().plan(schedule, graph)
+
+    compiled_and_run(lambda x: x + 1, [(3, 4), (5, 6)], pipeline=Pipeline().replace(plan=plan))
+    assert set(map(type, seen)) == {int}
+
+
+def test_a_size_is_never_a_number_in_silence():
+    size = some_sizes()[0]
+    for lose in (int, float, operator.index, range, element_at, zeros_of, power_of):
+        with pytest.raises((sizes.NeedsNumbers, TypeError)):
+            lose(size)
+
+
+def element_at(size):
+    return [1, 2, 3][size]
+
+
+def zeros_of(size):
+    return [0] * size
+
+
+def power_of(size):
+    return 2**size
+
+
+def some_sizes():
+    """Two sizes of a graph, 8 and 12 in its call."""
+    kept = []
+
+    def backend(gm, inputs):
+        values = [node.meta["val"] for node in gm.graph.find_nodes(op="placeholder")]
+        known = sizes.Sizes(values)
+        kept.append([known.of(size) for size in values[0].shape])
+        return gm
+
+    cl.compile(lambda x: x + 1, dynamic=True, backend=backend)(torch.randn(8, 12))
+    return kept[0]
+
+
+def test_sizes_compute_like_ints():
+    n, m = some_sizes()
+    assert str(n * 4 + m - 1) == "4*s0 + s1 - 1" and sizes.hint(n * 4 + m - 1) == 43
+    assert (n * 64) // 64 == n and (n * 64) % 64 == 0 and n - n == 0
+    assert sizes.hint(n // 3) == 2 and sizes.hint(m % 5) == 2 and sizes.hint(7 - n) == -1
+
+
+def test_three_ways_to_look_at_a_size():
+    n, m = some_sizes()
+    # known for all sizes
+    assert sizes.surely(operator.ge, n, 2) and not n.sizes.asked
+    # not known: nothing is assumed
+    assert not sizes.surely(operator.lt, n, m) and not sizes.same(n, m) and not n.sizes.asked
+    # a hint
+    assert sizes.hint(n) < sizes.hint(m) and not n.sizes.asked
+    # an answer that is a guard from now on
+    assert n < m and n.sizes.asked == ["s0 < s1 is True"]
+    assert sizes.surely(operator.lt, n, m)
