@@ -10,7 +10,7 @@ import pytest
 
 from course_lib import config, native
 from course_lib.grading import cli, sandbox
-from course_lib.tools import doctor
+from course_lib.tools import doctor, doctor_looks
 from course_lib.tools.doctor import Finding
 
 
@@ -32,8 +32,10 @@ def found(item: str) -> Finding:
 
 
 def without_package(monkeypatch, *missing: str) -> None:
-    there = doctor._version
-    monkeypatch.setattr(doctor, "_version", lambda name: None if name in missing else there(name))
+    there = doctor_looks.version_of
+    monkeypatch.setattr(
+        doctor_looks, "version_of", lambda name: None if name in missing else there(name)
+    )
 
 
 def without_program(monkeypatch, *missing: str) -> None:
@@ -87,10 +89,10 @@ def test_a_finding_says_how_to_get_what_is_missing():
 
 
 def test_a_look_that_raises_is_a_finding(monkeypatch):
-    def _gpu():
+    def look_at_gpu():
         raise RuntimeError("the driver\nis on fire")
 
-    monkeypatch.setattr(doctor, "_LOOKS", (_gpu,))
+    monkeypatch.setattr(doctor_looks, "LOOKS", (look_at_gpu,))
     assert doctor.checkup() == [
         Finding("gpu", "could not look", "note", "RuntimeError: the driver")
     ]
@@ -140,7 +142,7 @@ def test_the_frame_hook_says_which_of_its_ways_is_at_work(monkeypatch, module, s
 
 def test_no_openmp(monkeypatch):
     monkeypatch.setattr(
-        doctor, "_compiles", lambda compiler, *flags: ("-fopenmp" not in flags, "no omp.h")
+        doctor_looks, "compiles", lambda compiler, *flags: ("-fopenmp" not in flags, "no omp.h")
     )
     assert found("C++ compiler").status == "ok"
     assert found("OpenMP").status == "note" and "one thread" in found("OpenMP").advice
@@ -153,23 +155,23 @@ def test_no_triton_is_the_cpu_tier(monkeypatch):
 
 
 def test_a_triton_that_does_not_pair_with_torch(monkeypatch):
-    there = doctor._version
+    there = doctor_looks.version_of
     monkeypatch.setattr(
-        doctor, "_version", lambda name: "3.1.0" if name == "triton" else there(name)
+        doctor_looks, "version_of", lambda name: "3.1.0" if name == "triton" else there(name)
     )
     assert found("Triton").status == "note" and "pairs with Triton" in found("Triton").advice
 
 
 @pytest.mark.parametrize("gpu, name", [("NVIDIA H200", "GPU"), (None, "simulated GPU")])
 def test_the_tier_follows_the_gpu(monkeypatch, gpu, name):
-    monkeypatch.setattr(doctor, "_gpu_name", lambda: gpu)
-    monkeypatch.setattr(doctor, "_version", lambda package: "3.7.1")
+    monkeypatch.setattr(doctor_looks, "gpu_name", lambda: gpu)
+    monkeypatch.setattr(doctor_looks, "version_of", lambda package: "3.7.1")
     assert doctor.tier().name == name
 
 
 @pytest.mark.parametrize("gpu", ["NVIDIA H200", None])
 def test_the_tier_promises_no_kernels_that_cannot_be_built(monkeypatch, gpu):
-    monkeypatch.setattr(doctor, "_gpu_name", lambda: gpu)
+    monkeypatch.setattr(doctor_looks, "gpu_name", lambda: gpu)
     assert "C++ kernels run on the CPU" in doctor.tier().meaning
     monkeypatch.setattr(config, "find_cxx", lambda: None)
     said = doctor.tier().meaning
@@ -209,9 +211,9 @@ def test_the_table_breaks_no_status():
 def test_an_old_python_and_an_unknown_torch(monkeypatch):
     monkeypatch.setattr(sys, "version_info", (3, 10, 4, "final", 0))
     assert found("Python").blocks
-    there = doctor._version
+    there = doctor_looks.version_of
     monkeypatch.setattr(
-        doctor, "_version", lambda name: "2.9.1" if name == "torch" else there(name)
+        doctor_looks, "version_of", lambda name: "2.9.1" if name == "torch" else there(name)
     )
     assert found("torch").status == "note" and "2.11 to 2.15" in found("torch").advice
 

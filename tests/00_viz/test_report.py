@@ -19,7 +19,8 @@ from course_lib.pipeline import Pipeline
 from course_lib.viz.mirror import course
 from course_lib.viz.pictures.codegen.kernel_origins import kernels_of
 from course_lib.viz.report.compile_time import bars_of
-from course_lib.viz.report.compile_tree import FOREIGN, compiles_of, functions_of
+from course_lib.viz.report.compile_tree import compiles_of, functions_of
+from course_lib.viz.report.compiles import FOREIGN
 from course_lib.viz.report.findings import findings
 from course_lib.viz.report.page import Run, report
 

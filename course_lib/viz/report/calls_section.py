@@ -18,7 +18,7 @@ from course_lib.viz.pictures.runtime.call_events import (
     KernelLaunched,
 )
 from course_lib.viz.recording import WHOLE, Count, Recording
-from course_lib.viz.report.compile_tree import Compile
+from course_lib.viz.report.compiles import Compile
 
 MOST_ROWS = 24
 HEADER = ("what", "of", "calls", "least", "median", "most", "in all")

@@ -14,7 +14,8 @@ from course_lib.viz.kit.svg import Svg, shorten, text_width
 from course_lib.viz.kit.tables import columns
 from course_lib.viz.pictures.pipeline.pipeline_map import ROOMS
 from course_lib.viz.recording import Recording
-from course_lib.viz.report.compile_tree import by_stage, compiles_of, functions_of
+from course_lib.viz.report.compile_tree import compiles_of, functions_of
+from course_lib.viz.report.compiles import by_stage
 
 COLOUR = {timer: room.name for room in ROOMS for timer in room.timers} | {"build": "codegen"}
 """Stage as it is timed → the stage of the visual language."""

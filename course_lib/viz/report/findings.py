@@ -1,6 +1,6 @@
 """What to look at first in a report: what costs most and can be changed.
 
-In:  the `Compile`s of a run (`compile_tree.py`). Out: `Finding`s, the dearest first, each with what to do about it.
+In:  the `Compile`s of a run (`compiles.py`). Out: `Finding`s, the dearest first, each with what to do about it.
 """
 
 from __future__ import annotations
@@ -15,7 +15,8 @@ from course_lib.capture.tests import TypeIs
 from course_lib.viz.kit.style import escape, human_seconds
 from course_lib.viz.kit.user_lines import is_own, same_break
 from course_lib.viz.pictures.guards.guard_tables import about, cause_of, told
-from course_lib.viz.report.compile_tree import FOREIGN, Compile, by
+from course_lib.viz.report.compile_tree import by
+from course_lib.viz.report.compiles import FOREIGN, Compile
 from course_lib.viz.report.lines import (
     RAISED,
     Break,

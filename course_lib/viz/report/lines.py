@@ -13,7 +13,7 @@ from course_lib.viz.kit.tables import breakable
 from course_lib.viz.kit.user_lines import is_own
 from course_lib.viz.kit.user_lines import way as way_of
 from course_lib.viz.pictures.guards.guard_tables import STACK, about, cause_of, inner_of
-from course_lib.viz.report.compile_tree import Compile
+from course_lib.viz.report.compiles import Compile
 from course_lib.viz.report.tree_section import split
 
 RAISED = "With <code>fullgraph=True</code> this is an error: the function did not run."

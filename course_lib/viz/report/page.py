@@ -29,7 +29,8 @@ from course_lib.capture.sources import Unsupported
 from course_lib.viz.kit.style import escape, human_seconds, page, plural
 from course_lib.viz.recording import Recording
 from course_lib.viz.report.calls_section import calls_html
-from course_lib.viz.report.compile_tree import Compile, compiles_of, functions_of
+from course_lib.viz.report.compile_tree import compiles_of, functions_of
+from course_lib.viz.report.compiles import Compile
 from course_lib.viz.report.findings import findings_html
 from course_lib.viz.report.tables import (
     breaks_html,

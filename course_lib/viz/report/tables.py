@@ -1,6 +1,6 @@
 """The tables of a report: graph breaks, failed guards, compile time, kernels, and what runs in eager.
 
-In:  the `Compile`s of a run (`compile_tree.py`). Out: HTML.
+In:  the `Compile`s of a run (`compiles.py`). Out: HTML.
 """
 
 from __future__ import annotations
@@ -18,7 +18,8 @@ from course_lib.viz.pictures.codegen.kernel_origins import kernels_of
 from course_lib.viz.pictures.guards.guard_tables import about, cause_of, readable, told
 from course_lib.viz.recording import Recording, plain
 from course_lib.viz.report.compile_time import compile_time
-from course_lib.viz.report.compile_tree import Compile, Function, Program, by, walk
+from course_lib.viz.report.compile_tree import Function, by, walk
+from course_lib.viz.report.compiles import Compile, Program
 from course_lib.viz.report.lines import (
     RAISED,
     Break,

@@ -19,7 +19,8 @@ from course_lib.viz.pictures.guards.guard_tables import guard_table, told
 from course_lib.viz.pictures.scheduling.fused_loops import fusion_of
 from course_lib.viz.pictures.scheduling.memory_timeline import MemoryUse
 from course_lib.viz.recording import Recording
-from course_lib.viz.report.compile_tree import Build, Compile, Function, Program
+from course_lib.viz.report.compile_tree import Function
+from course_lib.viz.report.compiles import Build, Compile, Program
 
 OPEN_UP_TO = 3
 """With so many functions or fewer, they are unfolded."""
