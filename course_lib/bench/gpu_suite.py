@@ -27,39 +27,43 @@ Inputs = tuple[torch.Tensor, ...]
 rand = functools.partial(torch.randn, device="cuda")
 half = functools.partial(torch.randn, device="cuda", dtype=torch.float16)
 
-BOTH = ("default",)
+DEFAULT = ("default",)
 GRAPHS = ("default", "reduce-overhead")
 ALL = ("default", "reduce-overhead", "max-autotune")
 
 
 @dataclass(frozen=True)
 class GpuCase:
-    """A workload on the GPU. `moved`: bytes that must move at least. `checks`: fresh inputs that results are compared on."""
+    """A workload on the GPU, and in which modes it is compiled."""
 
     name: str
     function: Callable[..., Any]
     inputs: Callable[[], Inputs]
-    modes: tuple[str, ...] = BOTH
+    modes: tuple[str, ...] = DEFAULT
     train: bool = False
     moved: int = 0
+    """Bytes that must move at least; told as a share of the bandwidth of a plain copy."""
     at_most: Mapping[str, float] = field(default_factory=dict)
+    """Who → milliseconds to reach."""
     checks: int = 2
+    """So many fresh inputs results are compared on."""
 
     @property
     def workload(self) -> Workload:
         return Workload(self.name, self.function, self.inputs, self.train)
 
     def contenders(self, torch_compile: bool = True) -> list[Contender]:
+        """Eager, and in each mode ours and (with `torch_compile`) theirs."""
         chosen = [compare.eager()]
         for mode in self.modes:
-            chosen += [
-                named(compare.ours(mode), mode),
-                *([named(compare.theirs(mode), mode)] if torch_compile else []),
-            ]
+            chosen.append(named(compare.ours(mode), mode))
+            if torch_compile:
+                chosen.append(named(compare.theirs(mode), mode))
         return chosen
 
 
 def named(contender: Contender, mode: str) -> Contender:
+    """The contender with its mode behind its name, if that is not the default."""
     name = contender.name if mode == "default" else f"{contender.name} {mode}"
     return Contender(name, contender.compile, contender.watch, contender.note)
 
@@ -98,11 +102,13 @@ def simple(x):
 
 WIDE = (16384, 8192)
 GB4 = 4 * WIDE[0] * WIDE[1]
+"""Bytes of a float32 tensor of the shape WIDE: half a GB."""
 
 
 def norm_gradients() -> Inputs:
     x = rand(WIDE)
-    mean, rstd = x.mean(-1, keepdim=True), (x.var(-1, unbiased=False, keepdim=True) + 1e-5).rsqrt()
+    mean = x.mean(-1, keepdim=True)
+    rstd = (x.var(-1, unbiased=False, keepdim=True) + 1e-5).rsqrt()
     return rand(WIDE), x, rand(WIDE[1]), mean, rstd
 
 
@@ -112,94 +118,166 @@ def optimizer_state(n: int = 2**30) -> Inputs:
 
 def block(batch: int, seq: int, train: bool, at_most: Mapping[str, float]) -> GpuCase:
     model = models.TinyBlock(768, 4).to("cuda", torch.float16)
-    inputs = lambda: (half(batch, seq, 768).requires_grad_(train),)
+
+    def inputs() -> Inputs:
+        return (half(batch, seq, 768).requires_grad_(train),)
+
+    name = f"TinyBlock {batch}x{seq}x768 {kind_of(train)}"
     modes = ALL if seq == 16 else GRAPHS
-    return GpuCase(
-        f"TinyBlock {batch}x{seq}x768 {'training' if train else 'inference'}",
-        model,
-        inputs,
-        modes,
-        train,
-        0,
-        at_most,
-    )
+    return GpuCase(name, model, inputs, modes, train, at_most=at_most)
+
+
+def kind_of(train: bool) -> str:
+    return "training" if train else "inference"
 
 
 def transformer(train: bool) -> GpuCase:
     model = models.Transformer(layers=6, hidden=768, heads=12).to("cuda", torch.float16)
-    inputs = lambda: (half(8, 128, 768).requires_grad_(train),)
-    return GpuCase(
-        f"six-layer transformer {'training' if train else 'inference'}",
-        model,
-        inputs,
-        GRAPHS,
-        train,
-    )
+
+    def inputs() -> Inputs:
+        return (half(8, 128, 768).requires_grad_(train),)
+
+    return GpuCase(f"six-layer transformer {kind_of(train)}", model, inputs, GRAPHS, train)
 
 
 def densenet(train: bool) -> list[GpuCase]:
-    """The third text's network, if timm is there. (In training its batch norms count, so each contender gets gradients only.)"""
+    """DenseNet-121, if timm is there."""
     try:
         timm = importlib.import_module("timm")
     except ImportError:
         return []
     model = timm.create_model("densenet121", pretrained=False).cuda().train(train)
-    inputs = lambda: (rand(16, 3, 128, 128).requires_grad_(train),)
-    return [
-        GpuCase(
-            f"DenseNet-121 {'training' if train else 'inference'}",
-            model,
-            inputs,
-            GRAPHS,
-            train,
-            checks=1,
-        )
-    ]
+
+    def inputs() -> Inputs:
+        return (rand(16, 3, 128, 128).requires_grad_(train),)
+
+    return [GpuCase(f"DenseNet-121 {kind_of(train)}", model, inputs, GRAPHS, train, checks=1)]
+
+
+def norm_inputs() -> Inputs:
+    return rand(WIDE), rand(WIDE[1]), rand(WIDE[1])
+
+
+def labelled(rows: int = 4096, classes: int = 128256) -> Inputs:
+    return rand(rows, classes), torch.randint(0, classes, (rows,), device="cuda")
+
+
+def sum_of_all(x):
+    return x.sum()
+
+
+def sum_of_columns(x):
+    return x.sum(0)
+
+
+def cross_entropy(x, labels):
+    return F.cross_entropy(x, labels)
 
 
 def cases() -> list[GpuCase]:
     """All of them."""
-    default = lambda ms: {"course_lib": ms}
-    norm = lambda: (rand(WIDE), rand(WIDE[1]), rand(WIDE[1]))
     return [
-        GpuCase("gelu(x * 1.5 + 0.1) + r, 268M", gelu_chain, lambda: (rand(32768, 8192), rand(32768, 8192)), moved=6 * GB4),
-        GpuCase("softmax 16384x8192", models.softmax, lambda: (rand(WIDE),), moved=2 * GB4, at_most=default(0.262)),
-        GpuCase("layer_norm 16384x8192", models.layer_norm, norm, moved=2 * GB4),
-        GpuCase("rms_norm 16384x8192", models.rms_norm, lambda: norm()[:2], moved=2 * GB4),
-        GpuCase("sum of all", lambda x: x.sum(), lambda: (rand(WIDE),), moved=GB4, at_most=default(0.135)),
-        GpuCase("sum of columns", lambda x: x.sum(0), lambda: (rand(WIDE),), moved=GB4, at_most=default(0.135)),
-        GpuCase("layer_norm backward", suite.layer_norm_backward, norm_gradients, moved=3 * GB4),
-        GpuCase("softmax backward", suite.softmax_backward, lambda: (rand(WIDE), rand(WIDE).softmax(-1)), moved=3 * GB4),
-        GpuCase("cross entropy, 128k classes", lambda x, labels: F.cross_entropy(x, labels),
-                lambda: (rand(4096, 128256), torch.randint(0, 128256, (4096,), device="cuda")), moved=4096 * 128256 * 4),
-        GpuCase("Adam step, 1G parameters", suite.adam_step, optimizer_state, moved=7 * 2**32, checks=1),
-        GpuCase("RoPE", rope, lambda: (half(8, 32, 4096, 128), half(4096, 64), half(4096, 64)), moved=4 * 8 * 32 * 4096 * 128),
-        GpuCase("SwiGLU", swiglu, lambda: (half(16384, 22016),), moved=3 * 2 * 16384 * 11008),
+        *bound_by_memory(),
         block(32, 128, False, {"course_lib": 0.090}),
         block(1, 16, False, {"course_lib": 0.029, "course_lib reduce-overhead": 0.020}),
         block(32, 128, True, {"course_lib": 0.70, "course_lib reduce-overhead": 0.30}),
-        GpuCase("x * 2 + 1 on 4", simple, lambda: (rand(4),), GRAPHS, at_most=default(0.012)),
-        GpuCase("100 operations on 4", many, lambda: (rand(4),), GRAPHS, at_most=default(0.012)),
-        transformer(False), transformer(True), *densenet(False), *densenet(True),
-    ]  # fmt: skip
+        *bound_by_the_host(),
+        transformer(False),
+        transformer(True),
+        *densenet(False),
+        *densenet(True),
+    ]
+
+
+def bound_by_memory() -> list[GpuCase]:
+    """Each with the bytes that it must read and write."""
+    return [
+        GpuCase(
+            "gelu(x * 1.5 + 0.1) + r, 268M",
+            gelu_chain,
+            lambda: (rand(32768, 8192), rand(32768, 8192)),
+            moved=6 * GB4,
+        ),
+        GpuCase(
+            "softmax 16384x8192",
+            models.softmax,
+            lambda: (rand(WIDE),),
+            moved=2 * GB4,
+            at_most={"course_lib": 0.262},
+        ),
+        GpuCase("layer_norm 16384x8192", models.layer_norm, norm_inputs, moved=2 * GB4),
+        GpuCase("rms_norm 16384x8192", models.rms_norm, lambda: norm_inputs()[:2], moved=2 * GB4),
+        GpuCase(
+            "sum of all",
+            sum_of_all,
+            lambda: (rand(WIDE),),
+            moved=GB4,
+            at_most={"course_lib": 0.135},
+        ),
+        GpuCase(
+            "sum of columns",
+            sum_of_columns,
+            lambda: (rand(WIDE),),
+            moved=GB4,
+            at_most={"course_lib": 0.135},
+        ),
+        GpuCase("layer_norm backward", suite.layer_norm_backward, norm_gradients, moved=3 * GB4),
+        GpuCase(
+            "softmax backward",
+            suite.softmax_backward,
+            lambda: (rand(WIDE), rand(WIDE).softmax(-1)),
+            moved=3 * GB4,
+        ),
+        GpuCase("cross entropy, 128k classes", cross_entropy, labelled, moved=4096 * 128256 * 4),
+        GpuCase(
+            "Adam step, 1G parameters",
+            suite.adam_step,
+            optimizer_state,
+            moved=7 * 2**32,
+            checks=1,
+        ),
+        GpuCase(
+            "RoPE",
+            rope,
+            lambda: (half(8, 32, 4096, 128), half(4096, 64), half(4096, 64)),
+            moved=4 * 8 * 32 * 4096 * 128,
+        ),
+        GpuCase("SwiGLU", swiglu, lambda: (half(16384, 22016),), moved=3 * 2 * 16384 * 11008),
+    ]
+
+
+def bound_by_the_host() -> list[GpuCase]:
+    """Next to no work: what is left is the cost of a call, and of starting kernels."""
+    limit = {"course_lib": 0.012}
+    return [
+        GpuCase("x * 2 + 1 on 4", simple, lambda: (rand(4),), GRAPHS, at_most=limit),
+        GpuCase("100 operations on 4", many, lambda: (rand(4),), GRAPHS, at_most=limit),
+    ]
 
 
 def ablation() -> tuple[GpuCase, list[Contender]]:
     """One transformer, and what each part of the compiler is worth: all of it, then without one part at a time."""
     whole = course_lib.Pipeline()
-    apart = lambda producer, consumer: No("fusion is switched off")
-    without = {
-        "all": ("reduce-overhead", whole),
-        "no CUDA graphs": ("default", whole),
-        "no fusion": ("reduce-overhead", whole.replace(fuse=apart)),
-        "no decompositions": ("reduce-overhead", whole.replace(decompositions={})),
-    }
-    ours = lambda mode, pipeline: lambda f: course_lib.compile(f, mode=mode, pipeline=pipeline)
+
+    def apart(producer: Any, consumer: Any) -> No:
+        return No("fusion is switched off")
+
     chosen = [
-        Contender(f"course_lib, {name}", ours(*how), compare.watch_ours)
-        for name, how in without.items()
+        ours_with("all", "reduce-overhead", whole),
+        ours_with("no CUDA graphs", "default", whole),
+        ours_with("no fusion", "reduce-overhead", whole.replace(fuse=apart)),
+        ours_with("no decompositions", "reduce-overhead", whole.replace(decompositions={})),
     ]
     return transformer(False), [compare.eager(), *chosen]
+
+
+def ours_with(name: str, mode: str, pipeline: course_lib.Pipeline) -> Contender:
+    """Our compiler with a pipeline of its own."""
+
+    def compile(function: Callable[..., Any]) -> Callable[..., Any]:
+        return course_lib.compile(function, mode=mode, pipeline=pipeline)
+
+    return Contender(f"course_lib, {name}", compile, compare.watch_ours)
 
 
 # ---- the table -----------------------------------------------------------------------------------------------------------
@@ -208,29 +286,36 @@ def ablation() -> tuple[GpuCase, list[Contender]]:
 def lines_of(case: GpuCase, outcomes: list[Outcome], copy: float) -> list[tuple[str, ...]]:
     """A row for each contender: milliseconds, times faster than eager, and than torch.compile in its best mode."""
     timed = {outcome.name: outcome.samples.median for outcome in outcomes if outcome.samples}
-    theirs = min(
-        (seconds for name, seconds in timed.items() if name.startswith("torch.compile")),
-        default=None,
-    )
+    theirs = [seconds for name, seconds in timed.items() if name.startswith("torch.compile")]
+    best = min(theirs, default=None)
+
     rows: list[tuple[str, ...]] = []
     for name, seconds in timed.items():
-        most = case.at_most.get(name)
-        missed = "!" if most is not None and seconds * 1e3 > most else ""
-        ratio = lambda other: f"{other / seconds:.2f}x" if other else "–"
         share = f"{case.moved / seconds / copy:.2f}" if case.moved else ""
-        limit = f"{most} ms{missed}" if most is not None else ""
         rows.append(
             (
                 case.name,
                 name,
                 f"{seconds * 1e3:.4f}",
-                ratio(timed.get("eager")),
-                ratio(theirs),
+                times_faster(seconds, timed.get("eager")),
+                times_faster(seconds, best),
                 share,
-                limit,
+                limit_text(seconds * 1e3, case.at_most.get(name)),
             )
         )
     return rows
+
+
+def times_faster(seconds: float, other: float | None) -> str:
+    """'1.25x', or a dash where the other one was not timed."""
+    return f"{other / seconds:.2f}x" if other else "–"
+
+
+def limit_text(milliseconds: float, most: float | None) -> str:
+    """'0.09 ms', with a mark if it was missed; nothing where there is no limit."""
+    if most is None:
+        return ""
+    return f"{most} ms!" if milliseconds > most else f"{most} ms"
 
 
 HEAD = ("case", "who", "ms", "vs eager", "vs torch.compile's best", "of a copy", "must")

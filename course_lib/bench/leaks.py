@@ -54,9 +54,11 @@ def programs(backend: str) -> list[Callable[[], Call]]:
         total = float(x.sum().item())
         return x * total + y
 
+    def sines(xs):
+        return [x.sin() + 1 for x in xs]
+
     def sizes() -> Call:
-        compiled = new(lambda xs: [x.sin() + 1 for x in xs], [torch.randn(n) for n in (3, 4, 5)])
-        return compiled
+        return new(sines, [torch.randn(n) for n in (3, 4, 5)])
 
     def training() -> Call:
         block = TinyBlock(64, 2)
@@ -80,10 +82,11 @@ def resident() -> float:
 def readings(turn: Callable[[int], object], count: int, tenths: int = 10) -> Iterator[Reading]:
     """`turn(0)`, `turn(1)`, ...; a reading after each tenth."""
     for tenth in range(tenths):
-        for number in range(count * tenth // tenths, count * (tenth + 1) // tenths):
+        start, end = count * tenth // tenths, count * (tenth + 1) // tenths
+        for number in range(start, end):
             turn(number)
         gc.collect()
-        yield Reading(count * (tenth + 1) // tenths, resident(), len(gc.get_objects()))
+        yield Reading(end, resident(), len(gc.get_objects()))
 
 
 def compiles(count: int, backend: str) -> Iterator[Reading]:
@@ -105,18 +108,16 @@ def calls(count: int, backend: str) -> Iterator[Reading]:
 
 
 def gained(seen: list[Reading]) -> tuple[float, float]:
-    """Bytes and Python objects that one compile (or call) leaves behind: the second half of the readings against the first."""
-    later = seen[1:]
-    steps = later[-1].done - later[0].done
-    return (later[-1].megabytes - later[0].megabytes) * 1e6 / steps, (
-        later[-1].objects - later[0].objects
-    ) / steps
+    """Bytes and Python objects that one compile (or call) leaves behind."""
+    first, last = seen[1], seen[-1]  # the first tenth also fills caches
+    steps = last.done - first.done
+    gained_bytes = (last.megabytes - first.megabytes) * 1e6
+    gained_objects = last.objects - first.objects
+    return gained_bytes / steps, gained_objects / steps
 
 
 def table(seen: list[Reading]) -> str:
-    return columns(
-        [
-            ("done", "resident MB", "Python objects"),
-            *((f"{r.done:,}", f"{r.megabytes:.0f}", f"{r.objects:,}") for r in seen),
-        ]
-    )
+    rows = [("done", "resident MB", "Python objects")]
+    for one in seen:
+        rows.append((f"{one.done:,}", f"{one.megabytes:.0f}", f"{one.objects:,}"))
+    return columns(rows)

@@ -30,12 +30,12 @@ def library_share(workload: Workload, rounds: int = 10, min_time: float = 0.005)
         inputs = workload.inputs()
         step = workload.step(cl.compile(workload.function), inputs)
         step()
-    kernels = [kernel for event in trace.of(events.Scheduled) for kernel in event.schedule.kernels]
-    calls = [
-        library_call(kernel)
-        for kernel in kernels
-        if isinstance(kernel, ExternKernel) and kernel.buffers
-    ]
+
+    calls = []
+    for event in trace.of(events.Scheduled):
+        for kernel in event.schedule.kernels:
+            if isinstance(kernel, ExternKernel) and kernel.buffers:
+                calls.append(library_call(kernel))
     if not calls:
         return None
 
@@ -54,15 +54,16 @@ def library_call(kernel: ExternKernel) -> Callable[[], Any]:
     args, kwargs = tree_map_only(View, like, (kernel.args, kernel.kwargs))
     if kernel.out_variant is None:
         return functools.partial(kernel.op, *args, **kwargs)
-    return functools.partial(
-        kernel.out_variant, *args, **kwargs, out=like(kernel.buffers[0].view())
-    )
+    result = like(kernel.buffers[0].view())
+    return functools.partial(kernel.out_variant, *args, **kwargs, out=result)
 
 
 def like(view: View) -> torch.Tensor:
     """A tensor of this layout: numbers from 0 to 1, integers 0 (which any index may be)."""
     count = extent(Buffer("", view.dtype, view.shape, view.stride))
-    make = functools.partial(torch.linspace, 0, 1) if view.dtype.is_floating_point else torch.zeros
-    return make(count, dtype=view.dtype, device=view.buffer.device).as_strided(
-        view.shape, view.stride
-    )
+    about = {"dtype": view.dtype, "device": view.buffer.device}
+    if view.dtype.is_floating_point:
+        memory = torch.linspace(0, 1, count, **about)
+    else:
+        memory = torch.zeros(count, **about)
+    return memory.as_strided(view.shape, view.stride)

@@ -42,16 +42,16 @@ def describe() -> dict[str, Any]:
 def summary(told: dict[str, Any]) -> str:
     """`describe` in a line or two."""
     machine, versions = told["machine"], told["versions"]
-    lines = [
-        f"{machine['cpu']}, {machine['cores']} cores ({machine['simd']})"
-        + (f", {machine['gpu']}" if machine["gpu"] else "")
-        + f" · Python {versions['python']}, torch {versions['torch']}, course_lib {versions['course_lib']}"
-    ]
-    if machine["load"] > 0.75 * (machine["cores"] or 1):
-        lines.append(
-            f"The machine is busy (load {machine['load']}): trust the ratios, not the times."
-        )
-    return "\n".join(lines)
+    where = f"{machine['cpu']}, {machine['cores']} cores ({machine['simd']})"
+    if machine["gpu"]:
+        where += f", {machine['gpu']}"
+    engines = f"torch {versions['torch']}, course_lib {versions['course_lib']}"
+    line = f"{where} · Python {versions['python']}, {engines}"
+
+    busy = machine["load"] > 0.75 * (machine["cores"] or 1)
+    if busy:
+        line += f"\nThe machine is busy (load {machine['load']}): trust the ratios, not the times."
+    return line
 
 
 def cpu_name() -> str:

@@ -55,11 +55,8 @@ class Samples:
     def times_faster_than(self, other: Samples) -> float:
         """How many times as long `other` takes: the median of the ratios round by round, for a round's two samples met the
         same machine. Both must come from one `interleaved`."""
-        return float(
-            np.median(
-                [theirs / ours for ours, theirs in zip(self.seconds, other.seconds, strict=True)]
-            )
-        )
+        rounds = zip(self.seconds, other.seconds, strict=True)
+        return float(np.median([theirs / ours for ours, theirs in rounds]))
 
     def __str__(self) -> str:
         return f"{human_time(self.median)} ({human_time(self.p10)} – {human_time(self.p90)})"
@@ -105,7 +102,9 @@ def calls_to_fill(seconds: float, function: Call, clock: Clock) -> int:
     """How many calls in a row last at least `seconds`. Tries 1, 2, 4, ... until they do."""
     calls = 1
     while (took := clock(function, calls)) < seconds:
-        calls = max(2 * calls, int(0.5 * calls * seconds / took)) if took > 0 else 2 * calls
+        # Half of what would fill the time, so that one slow call does not make too many of the next try.
+        enough = int(0.5 * calls * seconds / took) if took > 0 else 0
+        calls = max(2 * calls, enough)
     return calls
 
 
@@ -154,4 +153,9 @@ def human_time(seconds: float) -> str:
 
 
 def three_digits(value: float) -> str:
-    return f"{value:.2f}" if value < 9.995 else f"{value:.1f}" if value < 99.95 else f"{value:.0f}"
+    """'3.31', '33.1', '331'. A value is compared with what would be rounded up to one digit more."""
+    if value < 9.995:
+        return f"{value:.2f}"
+    if value < 99.95:
+        return f"{value:.1f}"
+    return f"{value:.0f}"

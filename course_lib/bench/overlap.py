@@ -27,20 +27,21 @@ from torch.nn.parallel import DistributedDataParallel
 import course_lib as cl
 from course_lib.viz.pictures.runtime.launches import Launch
 
-BLOCKS, WIDTH, TOKENS, STEPS = 8, 2048, 8192, 20
+BLOCKS, WIDTH, TOKENS = 8, 2048, 8192
+STEPS = 20
+"""So many steps are timed."""
 Span = tuple[float, float]
+"""When something began and when it ended."""
 Spans = list[Span]
 
 
 def blocks(width: int) -> list[nn.Module]:
     """Each a LayerNorm and two Linears with a GELU between."""
-    of_one = lambda: (
-        nn.LayerNorm(width),
-        nn.Linear(width, 4 * width),
-        nn.GELU(),
-        nn.Linear(4 * width, width),
-    )
-    return [nn.Sequential(*of_one()) for _ in range(BLOCKS)]
+    found: list[nn.Module] = []
+    for _ in range(BLOCKS):
+        up, down = nn.Linear(width, 4 * width), nn.Linear(4 * width, width)
+        found.append(nn.Sequential(nn.LayerNorm(width), up, nn.GELU(), down))
+    return found
 
 
 def replicated(model: nn.Module) -> nn.Module:
@@ -60,20 +61,55 @@ def forward_compiled(block: nn.Module) -> nn.Module:
 
 
 Build = Callable[[list[nn.Module]], nn.Module]
+"""Makes of the blocks the model that is measured."""
+
+
+def ddp_eager(parts: list[nn.Module]) -> nn.Module:
+    return replicated(nn.Sequential(*parts))
+
+
+def ddp_compiled(parts: list[nn.Module]) -> nn.Module:
+    return replicated(cl.compile(nn.Sequential(*parts)))
+
+
+def ddp_compiled_around(parts: list[nn.Module]) -> nn.Module:
+    return cl.compile(replicated(nn.Sequential(*parts)))
+
+
+def ddp_each_block(parts: list[nn.Module]) -> nn.Module:
+    return replicated(nn.Sequential(*map(cl.compile, parts)))
+
+
+def ddp_cuda_graphs(parts: list[nn.Module]) -> nn.Module:
+    return replicated(cl.compile(nn.Sequential(*parts), mode="reduce-overhead"))
+
+
+def ddp_torch_compile(parts: list[nn.Module]) -> nn.Module:
+    return replicated(torch.compile(nn.Sequential(*parts)))
+
+
+def fsdp_eager(parts: list[nn.Module]) -> nn.Module:
+    return sharded(nn.Sequential(*parts))
+
+
+def fsdp_compiled(parts: list[nn.Module]) -> nn.Module:
+    return cl.compile(sharded(nn.Sequential(*parts)))
+
+
+def fsdp_each_block(parts: list[nn.Module]) -> nn.Module:
+    return sharded(nn.Sequential(*map(forward_compiled, parts)))
+
+
 WAYS: dict[str, Build] = {
-    "DDP, eager": lambda parts: replicated(nn.Sequential(*parts)),
-    "DDP, compiled as a whole": lambda parts: replicated(cl.compile(nn.Sequential(*parts))),
-    "DDP, compiled around DDP": lambda parts: cl.compile(replicated(nn.Sequential(*parts))),
-    "DDP, each block compiled": lambda parts: replicated(nn.Sequential(*map(cl.compile, parts))),
-    "DDP, as a whole, reduce-overhead": lambda parts: replicated(
-        cl.compile(nn.Sequential(*parts), mode="reduce-overhead")
-    ),
-    "DDP, torch.compile as a whole": lambda parts: replicated(torch.compile(nn.Sequential(*parts))),
-    "FSDP2, eager": lambda parts: sharded(nn.Sequential(*parts)),
-    "FSDP2, compiled as a whole": lambda parts: cl.compile(sharded(nn.Sequential(*parts))),
-    "FSDP2, each block compiled": lambda parts: sharded(
-        nn.Sequential(*map(forward_compiled, parts))
-    ),
+    "DDP, eager": ddp_eager,
+    "DDP, compiled as a whole": ddp_compiled,
+    "DDP, compiled around DDP": ddp_compiled_around,
+    "DDP, each block compiled": ddp_each_block,
+    "DDP, as a whole, reduce-overhead": ddp_cuda_graphs,
+    "DDP, torch.compile as a whole": ddp_torch_compile,
+    "FSDP2, eager": fsdp_eager,
+    "FSDP2, compiled as a whole": fsdp_compiled,
+    "FSDP2, each block compiled": fsdp_each_block,
 }
 
 
@@ -94,47 +130,57 @@ def length(spans: Spans) -> float:
 
 def both(a: Spans, b: Spans) -> Spans:
     """When both run."""
-    return merged((max(s, t), min(e, f)) for s, e in a for t, f in b if max(s, t) < min(e, f))
+    common = []
+    for start, end in a:
+        for other_start, other_end in b:
+            span = max(start, other_start), min(end, other_end)
+            if span[0] < span[1]:
+                common.append(span)
+    return merged(common)
 
 
 def recorded() -> dict[str, Any]:
     """What was measured on two GPUs: machine, versions, date and (`ways`) what `measure` and `error` found for each way."""
-    told: dict[str, Any] = json.loads(
-        Path(__file__).with_name("recorded").joinpath("h100x2_overlap.json").read_text()
-    )
+    path = Path(__file__).with_name("recorded") / "h100x2_overlap.json"
+    told: dict[str, Any] = json.loads(path.read_text())
     return told
 
 
 def as_launches(way: dict[str, Any]) -> list[Launch]:
     """One recorded step for `viz.launch_timeline`, compute in its first lane, and NCCL in the other."""
-    spans = [(name, *span) for name in ("compute", "nccl") for span in way[name]]
-    ran = [
-        Launch(name, start / 1e3, (end - start) / 1e3, name == "nccl") for name, start, end in spans
-    ]
+    ran = []
+    for name in ("compute", "nccl"):
+        for start, end in way[name]:
+            # Recorded in milliseconds.
+            ran.append(Launch(name, start / 1e3, (end - start) / 1e3, name == "nccl"))
     return [Launch("the step", 0.0, max(one.end for one in ran)), *ran]
 
 
 def error(build: Build, rank: int, world: int, width: int = 256, tokens: int = 64) -> float:
     """How far the gradients of all processes' inputs are from those that eager computes on one GPU, in parts of the largest."""
+    # The same weights in both models, and for each process inputs that all can make.
     torch.manual_seed(0)
     alone = nn.Sequential(*blocks(width)).cuda()
     torch.manual_seed(0)
     model = build([block.cuda() for block in blocks(width)])
-    inputs = [
-        torch.randn(tokens, width, generator=torch.Generator().manual_seed(n)).cuda()
-        for n in range(world)
-    ]
+    inputs = []
+    for number in range(world):
+        generator = torch.Generator().manual_seed(number)
+        inputs.append(torch.randn(tokens, width, generator=generator).cuda())
+
     for _ in range(2):  # the first step compiles
         model.zero_grad()
         model(inputs[rank]).square().mean().backward()
     alone(torch.cat(inputs)).square().mean().backward()
-    whole = lambda gradient: (
-        gradient.full_tensor() if hasattr(gradient, "full_tensor") else gradient
-    )
-    pairs = [
-        (p.grad, whole(q.grad)) for p, q in zip(alone.parameters(), model.parameters(), strict=True)
-    ]
-    return max(((a - b).abs().max() / a.abs().max()).item() for a, b in pairs)
+
+    off_by = []
+    for wanted, got in zip(alone.parameters(), model.parameters(), strict=True):
+        gradient = got.grad
+        if hasattr(gradient, "full_tensor"):  # of a sharded parameter
+            gradient = gradient.full_tensor()
+        farthest = (wanted.grad - gradient).abs().max()
+        off_by.append((farthest / wanted.grad.abs().max()).item())
+    return max(off_by)
 
 
 def measure(build: Build, rank: int) -> dict[str, Any]:
@@ -149,32 +195,53 @@ def measure(build: Build, rank: int) -> dict[str, Any]:
 
     for _ in range(5):
         step()
-    took = []
-    for _ in range(STEPS):
-        start, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
-        start.record()
-        step()
-        end.record()
-        end.synchronize()
-        took.append(start.elapsed_time(end))
+    took = [milliseconds_of(step) for _ in range(STEPS)]
+
     dist.barrier()
+    talk, work = kernels_of(step)
+    return {
+        "step_ms": statistics.median(took),
+        "nccl_ms": length(talk),
+        "compute_ms": length(work),
+        "hidden": length(both(talk, work)) / max(length(talk), 1e-9),
+        "nccl": rounded(talk),
+        "compute": rounded(work),
+    }
+
+
+def milliseconds_of(step: Callable[[], None]) -> float:
+    """How long the GPU works on one step."""
+    start = torch.cuda.Event(enable_timing=True)
+    end = torch.cuda.Event(enable_timing=True)
+    start.record()
+    step()
+    end.record()
+    end.synchronize()
+    return start.elapsed_time(end)
+
+
+def kernels_of(step: Callable[[], None]) -> tuple[Spans, Spans]:
+    """When NCCL's kernels ran and when all others did, in milliseconds from the step's first kernel on."""
     torch.cuda.synchronize()
     with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CUDA]) as seen:
         step()
         torch.cuda.synchronize()
-    ran = [
-        e
-        for e in seen.events()
-        if e.device_type == torch.autograd.DeviceType.CUDA and not e.name.startswith("Mem")
-    ]
-    first = min(e.time_range.start for e in ran)
-    place = lambda e: ((e.time_range.start - first) / 1e3, (e.time_range.end - first) / 1e3)
-    when = lambda talks: merged(place(e) for e in ran if ("nccl" in e.name) == talks)
-    talk, work = when(True), when(False)
-    told = {"step_ms": statistics.median(took), "nccl_ms": length(talk), "compute_ms": length(work)}
-    rounded = lambda spans: [(round(start, 3), round(end, 3)) for start, end in spans]
-    hidden = length(both(talk, work)) / max(length(talk), 1e-9)
-    return {**told, "hidden": hidden, "nccl": rounded(talk), "compute": rounded(work)}
+
+    on_gpu = [e for e in seen.events() if e.device_type == torch.autograd.DeviceType.CUDA]
+    kernels = [e for e in on_gpu if not e.name.startswith("Mem")]  # a copy is no kernel
+    first = min(e.time_range.start for e in kernels)
+
+    talk: Spans = []
+    work: Spans = []
+    for kernel in kernels:
+        start, end = kernel.time_range.start - first, kernel.time_range.end - first
+        spans = talk if "nccl" in kernel.name else work
+        spans.append((start / 1e3, end / 1e3))  # the profiler counts microseconds
+    return merged(talk), merged(work)
+
+
+def rounded(spans: Spans) -> Spans:
+    return [(round(start, 3), round(end, 3)) for start, end in spans]
 
 
 def main(rank: int, world: int, path: str) -> None:
@@ -185,11 +252,8 @@ def main(rank: int, world: int, path: str) -> None:
     for way, build in WAYS.items():
         found[way] = {"gradients_off_by": error(build, rank, world), **measure(build, rank)}
         if rank == 0:
-            print(
-                f"{way:32}",
-                *(f"{k} {v:.3g}" for k, v in found[way].items() if isinstance(v, float)),
-                flush=True,
-            )
+            figures = [f"{k} {v:.3g}" for k, v in found[way].items() if isinstance(v, float)]
+            print(f"{way:32}", *figures, flush=True)
         cl.reset()
     if rank == 0:
         about: dict[str, Any] = {

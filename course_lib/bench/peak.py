@@ -22,16 +22,12 @@ STEPS = 4  # before the one that is measured: compiles, and fills caches
 
 def measure(who: str, workload: str, device: str, dtype: torch.dtype) -> float:
     """Megabytes, or nan where it failed."""
-    command = [
-        sys.executable,
-        str(Path(__file__)),
-        who,
-        workload,
-        device,
-        str(dtype).removeprefix("torch."),
-    ]
+    arguments = [who, workload, device, str(dtype).removeprefix("torch.")]
+    command = [sys.executable, str(Path(__file__)), *arguments]
     done = subprocess.run(command, capture_output=True, text=True)
-    return float(json.loads(done.stdout.splitlines()[-1])) if done.returncode == 0 else float("nan")
+    if done.returncode != 0:
+        return float("nan")
+    return float(json.loads(done.stdout.splitlines()[-1]))
 
 
 def peak(step: Callable[[], object], device: str) -> float:
@@ -39,14 +35,17 @@ def peak(step: Callable[[], object], device: str) -> float:
     for _ in range(STEPS):
         step()
     gc.collect()
+
     if device.startswith("cuda"):
         before = torch.cuda.memory_allocated()
         torch.cuda.reset_peak_memory_stats()
         step()
         return (torch.cuda.max_memory_allocated() - before) / 2**20
+
     ctypes.CDLL(None).malloc_trim(0)
     before = resident("VmRSS")
-    Path("/proc/self/clear_refs").write_text("5")  # from here on the peak is counted anew
+    # Linux counts the peak (`VmHWM`) anew from here on.
+    Path("/proc/self/clear_refs").write_text("5")
     step()
     return resident("VmHWM") - before
 
@@ -54,7 +53,8 @@ def peak(step: Callable[[], object], device: str) -> float:
 def resident(field: str) -> float:
     """A field of `/proc/self/status`, in megabytes."""
     lines = Path("/proc/self/status").read_text().splitlines()
-    return next(int(line.split()[1]) for line in lines if line.startswith(field)) / 1024
+    kilobytes = next(int(line.split()[1]) for line in lines if line.startswith(field))
+    return kilobytes / 1024
 
 
 def main(who: str, workload: str, device: str, dtype: str) -> float:
@@ -68,8 +68,10 @@ def main(who: str, workload: str, device: str, dtype: str) -> float:
         import course_lib
 
         run = course_lib.compile(model)
+    elif who == "torch.compile":
+        run = torch.compile(model)
     else:
-        run = torch.compile(model) if who == "torch.compile" else model
+        run = model
 
     def step() -> None:
         run(*inputs).square().mean().backward()

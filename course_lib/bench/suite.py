@@ -50,15 +50,18 @@ class Case:
 
 def layer_norm_backward(upstream, x, weight, mean, rstd):
     """The gradients of x, weight and bias."""
-    normal, g = (x - mean) * rstd, upstream * weight
+    normal = (x - mean) * rstd
+    g = upstream * weight
     dx = (g - g.mean(-1, keepdim=True) - normal * (g * normal).mean(-1, keepdim=True)) * rstd
     return dx, (upstream * normal).sum(0), upstream.sum(0)
 
 
 def rms_norm_backward(upstream, x, weight, rstd):
     """The gradients of x and weight."""
-    normal, g = x * rstd, upstream * weight
-    return (g - normal * (g * normal).mean(-1, keepdim=True)) * rstd, (upstream * normal).sum(0)
+    normal = x * rstd
+    g = upstream * weight
+    dx = (g - normal * (g * normal).mean(-1, keepdim=True)) * rstd
+    return dx, (upstream * normal).sum(0)
 
 
 def softmax_backward(upstream, y):
@@ -73,7 +76,8 @@ def cross_entropy_backward(logits, labels):
 
 def adam_step(parameter, gradient, first, second):
     """The tenth step with PyTorch's default settings: the new parameter and both moments."""
-    first, second = first * 0.9 + gradient * 0.1, second * 0.999 + gradient * gradient * 0.001
+    first = first * 0.9 + gradient * 0.1
+    second = second * 0.999 + gradient * gradient * 0.001
     step = first / (1 - 0.9**10) / ((second / (1 - 0.999**10)).sqrt() + 1e-8)
     return parameter - 1e-3 * step, first, second
 
@@ -82,23 +86,24 @@ def adam_step(parameter, gradient, first, second):
 
 
 def pointwise(rows: int, must: float, dtype: torch.dtype = torch.float32) -> Case:
+    """Two inputs of this many rows are read, and one result is written."""
+    shapes = ((rows, 1024), (1024,), (1024,), (rows, 1024))
+
+    def inputs() -> tuple[torch.Tensor, ...]:
+        return tuple(rand(shape).to(dtype) for shape in shapes)
+
     label = {64: "64k", 1024: "1M", 16384: "16M"}[rows]
-    make = lambda *shape: rand(shape).to(dtype)
-    inputs = lambda: (make(rows, 1024), make(1024), make(1024), make(rows, 1024))
     name = f"pointwise chain {label} {str(dtype).removeprefix('torch.')}"
-    return Case(
-        name,
-        models.scaled_gelu,
-        inputs,
-        {"torch.compile": must},
-        moved=3 * rows * 1024 * dtype.itemsize,
-    )
+    moved = 3 * rows * 1024 * dtype.itemsize
+    return Case(name, models.scaled_gelu, inputs, {"torch.compile": must}, moved=moved)
 
 
 def norm_inputs(with_mean: bool) -> tuple[torch.Tensor, ...]:
     x = rand(8192, 768)
-    mean, rstd = x.mean(-1, keepdim=True), (x.var(-1, unbiased=False, keepdim=True) + 1e-5).rsqrt()
-    return (rand(8192, 768), x, rand(768), *([mean, rstd] if with_mean else [rstd]))
+    mean = x.mean(-1, keepdim=True)
+    rstd = (x.var(-1, unbiased=False, keepdim=True) + 1e-5).rsqrt()
+    kept = (mean, rstd) if with_mean else (rstd,)
+    return rand(8192, 768), x, rand(768), *kept
 
 
 def labelled(rows: int = 2048, classes: int = 8192) -> tuple[torch.Tensor, ...]:
@@ -122,14 +127,9 @@ def transformer(train: bool, must: float) -> Case:
     def inputs() -> tuple[torch.Tensor, ...]:
         return (rand(8, 64, 256).requires_grad_(train),)
 
+    name = f"six-layer transformer {'training' if train else 'forward'}"
     model = models.Transformer(layers=6, hidden=256, heads=4).train(train)
-    return Case(
-        f"six-layer transformer {'training' if train else 'forward'}",
-        model,
-        inputs,
-        {"torch.compile": must},
-        train,
-    )
+    return Case(name, model, inputs, {"torch.compile": must}, train)
 
 
 def cases() -> list[Case]:
@@ -158,12 +158,16 @@ def cases() -> list[Case]:
 
 
 def keep_memory() -> bool:
-    """Let the C library keep what is freed, for all contenders alike; True if it can. By default glibc gives every piece over
-    32 MB back at once, and the next one page-faults: 64 MB cost more than any kernel that fills them."""
+    """Let the C library keep what is freed, for all contenders alike; True if it can.
+
+    By default glibc gives every piece over 32 MB back at once, and the next one page-faults: 64 MB cost more than any kernel
+    that fills them."""
     try:
         mallopt = ctypes.CDLL(None).mallopt
     except (AttributeError, OSError, TypeError):
         return False
+
+    # The numbers of these options in malloc.h.
     trim_threshold, mmap_max = -1, -4
     return bool(mallopt(mmap_max, 0) and mallopt(trim_threshold, 2**31 - 1))
 
@@ -187,31 +191,36 @@ def line_of(
     """A row of the table. `copy`: bytes/s of a plain copy; `library`: the share of our time that is library calls. A ratio that
     misses what it must reach is marked."""
     by_name = {outcome.name: outcome for outcome in outcomes}
-    times = [
-        human_time(o.samples.median) if (o := by_name.get(name)) and o.samples else "–"
-        for name in HEAD[1:4]
-    ]
-    ratios = [
-        ratio_text(speedup(by_name["course_lib"], outcomes, base), case.must.get(base))
-        for base in ("eager", "torch.compile")
-    ]
-    ours = by_name["course_lib"].samples
-    share = f"{case.moved / ours.median / copy:.2f}" if case.moved and ours else ""
+    times = [time_text(by_name.get(name)) for name in HEAD[1:4]]
+
+    ours = by_name["course_lib"]
+    ratios = []
+    for base in ("eager", "torch.compile"):
+        ratios.append(ratio_text(speedup(ours, outcomes, base), case.must.get(base)))
+
+    share = ""
+    if case.moved and ours.samples:
+        share = f"{case.moved / ours.samples.median / copy:.2f}"
     inside = "" if library is None else f"{library:.2f}"
-    return (
-        case.name,
-        *times,
-        *ratios,
-        share,
-        inside,
-        ", ".join(f"{least}x {base}" for base, least in case.must.items()),
-    )
+    must = ", ".join(f"{least}x {base}" for base, least in case.must.items())
+    return case.name, *times, *ratios, share, inside, must
+
+
+def time_text(outcome: Outcome | None) -> str:
+    """The median, or a dash where nothing was timed."""
+    if outcome is None or not outcome.samples:
+        return "–"
+    return human_time(outcome.samples.median)
 
 
 def ratio_text(ratio: float | None, least: float | None) -> str:
+    """'1.25x', with a mark behind it if it is below `least`; a dash if there is no ratio."""
     if ratio is None:
         return "–"
-    return f"{ratio:.2f}x" + ("" if least is None else " " if ratio >= least else "!")
+    if least is None:
+        return f"{ratio:.2f}x"
+    # A blank keeps the numbers of a column in line.
+    return f"{ratio:.2f}x " if ratio >= least else f"{ratio:.2f}x!"
 
 
 def table(rows: Sequence[tuple[str, ...]]) -> str:
@@ -220,13 +229,16 @@ def table(rows: Sequence[tuple[str, ...]]) -> str:
 
 def geometric_mean(outcomes: Sequence[Sequence[Outcome]], base: str) -> float:
     """Of the ratios to `base`, over the cases where both were timed; nan if there are none."""
-    mine = lambda several: next(outcome for outcome in several if outcome.name == "course_lib")
-    ratios = [
-        ratio
-        for several in outcomes
-        if (ratio := speedup(mine(several), several, base)) is not None
-    ]
-    return math.exp(sum(map(math.log, ratios)) / len(ratios)) if ratios else math.nan
+    logarithms = []
+    for several in outcomes:
+        ours = next(outcome for outcome in several if outcome.name == "course_lib")
+        ratio = speedup(ours, several, base)
+        if ratio is not None:
+            logarithms.append(math.log(ratio))
+
+    if not logarithms:
+        return math.nan
+    return math.exp(sum(logarithms) / len(logarithms))
 
 
 @functools.cache

@@ -31,28 +31,33 @@ SHAPES = ((64, 128), (128, 256), (256,))
 def main() -> int:
     """Compile once, tell what happened, check the result."""
     torch.manual_seed(0)
-    compiled, trace = course_lib.compile(gelu_layer), Recording()
+    compiled = course_lib.compile(gelu_layer)
+    trace = Recording()
+
     with torch.inference_mode():
         with events.listener(trace.events.append, in_words):
             compiled(*random_inputs(SHAPES))
         fresh = random_inputs(SHAPES)
         difference = (compiled(*fresh) - gelu_layer(*fresh)).abs().max().item()
+
     for number, stage in enumerate(STAGES, 1):
         print(paint(f"\n{number} {stage.__doc__} ".ljust(WIDTH, "─"), "1;36"))
         for line in stage(trace):
             print(line if len(line) <= WIDTH else line[: WIDTH - 1] + "…")
+
     right = difference < 1e-4
-    print(
-        f"\nOn fresh inputs: largest difference from eager {difference:.1e}, {'fine' if right else 'WRONG'}."
-    )
+    verdict = "fine" if right else "WRONG"
+    print(f"\nOn fresh inputs: largest difference from eager {difference:.1e}, {verdict}.")
     return 0 if right else 1
 
 
 def source(trace: Recording) -> Iterator[str]:
     """A Python function"""
     lines, first = inspect.getsourcelines(gelu_layer)
-    yield f"{short_path(inspect.getfile(gelu_layer))}, called with tensors of shape {', '.join(map(str, SHAPES))}"
-    yield from (f"{first + i:5}  {line.rstrip()}" for i, line in enumerate(lines))
+    shapes = ", ".join(map(str, SHAPES))
+    yield f"{short_path(inspect.getfile(gelu_layer))}, called with tensors of shape {shapes}"
+    for number, line in enumerate(lines, first):
+        yield f"{number:5}  {line.rstrip()}"
 
 
 def bytecode(trace: Recording) -> Iterator[str]:
@@ -60,20 +65,22 @@ def bytecode(trace: Recording) -> Iterator[str]:
     last = 0
     yield f"{'line':>4} {'offset':>6}  {'instruction':<34} {'adds node':<10} stack afterwards"
     for step in trace.of(events.InstructionRun):
-        line, last = "" if step.line == last else str(step.line), step.line
+        # A line's number stands before its first instruction only.
+        line = "" if step.line == last else str(step.line)
+        last = step.line
+
         instruction = "  " * step.depth + f"{step.op} {step.arg}".strip()
-        yield f"{line:>4} {step.offset:>6}  {instruction:<34} {step.node:<10} [{', '.join(step.after)}]"
+        stack = ", ".join(step.after)
+        yield f"{line:>4} {step.offset:>6}  {instruction:<34} {step.node:<10} [{stack}]"
 
 
 def captured_graph(trace: Recording) -> Iterator[str]:
     """The captured FX graph"""
     for graph in trace.graphs:
         yield from graph_lines(graph)
-    yield from (
-        f"graph break: {line}"
-        for problem in trace.graph_breaks
-        for line in str(problem).splitlines()
-    )
+    for problem in trace.graph_breaks:
+        for line in str(problem).splitlines():
+            yield f"graph break: {line}"
 
 
 def guards(trace: Recording) -> Iterator[str]:
@@ -81,7 +88,8 @@ def guards(trace: Recording) -> Iterator[str]:
     for guard in trace.guards:
         yield from textwrap.wrap(guard.expr, WIDTH, subsequent_indent="    ")
         if guard.cause:
-            yield f"        because of {short_path(guard.cause.filename)}:{guard.cause.line}: {guard.cause.text}"
+            place = f"{short_path(guard.cause.filename)}:{guard.cause.line}"
+            yield f"        because of {place}: {guard.cause.text}"
 
 
 def aten_graph(trace: Recording) -> Iterator[str]:
@@ -93,7 +101,9 @@ def aten_graph(trace: Recording) -> Iterator[str]:
 def loops(trace: Recording) -> Iterator[str]:
     """Loops, before fusion"""
     for event in trace.of(events.Lowered):
-        yield from (f"{', '.join(map(str, node.buffers)):<28} {node}" for node in event.graph.nodes)
+        for node in event.graph.nodes:
+            buffers = ", ".join(map(str, node.buffers))
+            yield f"{buffers:<28} {node}"
 
 
 def fusion(trace: Recording) -> Iterator[str]:
@@ -107,15 +117,17 @@ def kernels(trace: Recording) -> Iterator[str]:
     """Kernels"""
     for kernel in trace.kernels:
         saved = getattr(kernel, "bytes_saved", 0)
-        yield f"{kernel}" + (f": {saved:,} bytes of memory traffic saved" if saved else "")
+        if saved:
+            yield f"{kernel}: {saved:,} bytes of memory traffic saved"
+        else:
+            yield str(kernel)
 
 
 def generated(trace: Recording) -> Iterator[str]:
     """Generated C++"""
     for event in trace.of(events.KernelsBuilt):
-        yield from (
-            line for kernel in event.compiled.kernels for line in kernel.source.splitlines()
-        )
+        for kernel in event.compiled.kernels:
+            yield from kernel.source.splitlines()
     for fallback in trace.of(events.FellBack):
         yield from textwrap.wrap(f"{fallback.what}: {fallback.why}", WIDTH)
 
@@ -130,7 +142,8 @@ def program(trace: Recording) -> Iterator[str]:
 
 def timing(trace: Recording) -> Iterator[str]:
     """Time by stage"""
-    yield from (f"{stage:<10} {human_time(seconds):>9}" for stage, seconds in trace.seconds.items())
+    for stage, seconds in trace.seconds.items():
+        yield f"{stage:<10} {human_time(seconds):>9}"
 
 
 STAGES = (
@@ -152,14 +165,15 @@ def graph_lines(graph: Any) -> Iterator[str]:
     """An FX graph, one node a line, with what each computes."""
     for node in graph.graph.nodes:
         value = node.meta.get("val")
-        if isinstance(value, torch.Tensor):
-            kind = f"{str(value.dtype).removeprefix('torch.')}{list(value.shape)}"
-            target = "input" if node.op == "placeholder" else node._pretty_print_target(node.target)
-            yield f"{node.name}: {kind} = {target}" + (
-                f"({', '.join(map(str, node.args))})" if node.args else ""
-            )
-        else:
+        if not isinstance(value, torch.Tensor):
             yield node.format_node()
+            continue
+
+        kind = f"{str(value.dtype).removeprefix('torch.')}{list(value.shape)}"
+        made = "input" if node.op == "placeholder" else node._pretty_print_target(node.target)
+        if node.args:
+            made += f"({', '.join(map(str, node.args))})"
+        yield f"{node.name}: {kind} = {made}"
 
 
 def short_path(path: str) -> str:
@@ -170,8 +184,6 @@ def short_path(path: str) -> str:
 
 def paint(text: str, colour: str) -> str:
     """In colour, if a person reads it on a terminal."""
-    return (
-        f"\033[{colour}m{text}\033[0m"
-        if sys.stdout.isatty() and "NO_COLOR" not in os.environ
-        else text
-    )
+    if sys.stdout.isatty() and "NO_COLOR" not in os.environ:
+        return f"\033[{colour}m{text}\033[0m"
+    return text
