@@ -8,7 +8,7 @@ The bugs are those that compilers really have: a guard too few, a mask with the 
 it takes a bisection. What needs a GPU is modelled: a CUDA graph by a program that is played on copies of its inputs, the
 lanes of a tile by loops over a power of two, the end of an index's range by 16 bits.
 
-The file stands in `bench` because its programs stand for a user's code, and of this library capture follows only `bench`.
+The file stands in `lessons`, for its programs stand for a user's code: capture follows the code of this room.
 In PyTorch: `torch._inductor.config.cpp.inject_relu_bug_TESTING_ONLY` and its kin, with which the minifier is tested.
 """
 
@@ -31,12 +31,17 @@ from course_lib.lowering import Pointwise, Reduction
 from course_lib.pipeline import Pipeline
 
 aten = torch.ops.aten
-STAGES = tuple(
-    name
-    for name, stage in vars(Pipeline()).items()
-    if stage is not None and not isinstance(stage, bool)
-)
-"""The pipeline's stages by name, in order. (A switch is no stage.)"""
+
+
+def stages_of(pipeline: Pipeline) -> Iterator[str]:
+    """The names of its stages, in order. A field that is not set is none, and neither is a switch."""
+    for name, stage in vars(pipeline).items():
+        if stage is not None and not isinstance(stage, bool):
+            yield name
+
+
+STAGES = tuple(stages_of(Pipeline()))
+"""The pipeline's stages by name, in order."""
 Calls = list[tuple[Any, ...]]
 """The arguments of one call after the other. A tensor that stands in several is the same tensor in each."""
 
@@ -56,16 +61,12 @@ class Exhibit:
         """Where the compiled program leaves eager, in words ('call 2: the result'), or ''. `stages` are exchanged first; both get
         copies of the arguments, and the same random seed."""
         compiled = compile(self.program, backend=backend, pipeline=self.pipeline.replace(**stages))
-        pairs = zip(
-            list(self.run(self.program, calls)), list(self.run(compiled, calls)), strict=True
-        )
-        for number, (wanted, got) in enumerate(pairs, 1):
+        in_eager = list(self.run(self.program, calls))
+        in_ours = list(self.run(compiled, calls))
+
+        for number, (wanted, got) in enumerate(zip(in_eager, in_ours, strict=True), 1):
             for what in wanted:
-                try:
-                    torch.testing.assert_close(
-                        got[what], wanted[what], rtol=1e-4, atol=1e-4, equal_nan=True
-                    )
-                except AssertionError:
+                if not close(got[what], wanted[what]):
                     return f"call {number}: {what}"
         return ""
 
@@ -86,6 +87,15 @@ class Exhibit:
 
     def __str__(self) -> str:
         return f"Exhibit {self.number}: {self.report}"
+
+
+def close(got: Any, wanted: Any) -> bool:
+    """The same tensors but for rounding?"""
+    try:
+        torch.testing.assert_close(got, wanted, rtol=1e-4, atol=1e-4, equal_nan=True)
+    except AssertionError:
+        return False
+    return True
 
 
 def honest(stage: Callable[..., Any]) -> Callable[..., Any]:
@@ -362,49 +372,78 @@ def ramp(*shape: int) -> torch.Tensor:
     return torch.arange(float(torch.Size(shape).numel())).reshape(shape)
 
 
-EXHIBITS = {
-    e.number: e
-    for e in (
-        Exhibit(
-            1, "I lower the temperature from epoch to epoch, and the distribution stays as flat as it was.",
-            soften, lambda: [(ramp(2, 3), 2.0), (ramp(2, 3) + 1, 2.0)], rewritten(capture=few_guards),
-        ),
-        Exhibit(
-            2, "The column totals that I keep for the report are all zero at the end.",
-            count_rows, lambda: [(ramp(2, 3), torch.zeros(3), False)], rewritten(capture=tidy_capture),
-        ),
-        Exhibit(
-            3, "I double a row of the table, but the sum of the table does not change.",
-            double_row, lambda: [(torch.zeros(2, 3), 1)], rewritten(trace=trace_results),
-        ),
-        Exhibit(
-            4, "The forward pass agrees with eager to the last digit, but with dropout the model does not learn.",
-            thin_out, lambda: [(ramp(2, 3).requires_grad_(), 0.0)], rewritten(partition=frugal_partition), trains=True,
-        ),
-        Exhibit(
-            5, "With more samples the variance of my estimate grows as n², not as n.",
-            shake, lambda: [(ramp(2, 3), 1)], rewritten(trace=trace_once),
-        ),
-        Exhibit(
-            6, "Scores should be log-probabilities. Sometimes the best of a row is 0: an impossible one.",
-            best, lambda: [(ramp(2, 3),), (-ramp(2, 4) - 1,)], rewritten(lower=lower_to_tiles),
-        ),
-        Exhibit(
-            7, "Wrong numbers, but only when my data loader hands over channels-last batches.",
-            gate, lambda: [(ramp(2, 3), ramp(2, 3))], rewritten(lower=lower_packed),
-        ),
-        Exhibit(
-            8, "The distance matrix came out unsymmetric; my test matrix is fine.",
-            both_ways, lambda: [(torch.eye(3),), (torch.ones(3, 3),)], rewritten(schedule=schedule_registers),
-        ),
-        Exhibit(
-            9, "Every step changes the weights (I printed them), and yet the loss is the same in every step.",
-            train_step, lambda: [(torch.zeros(3), ramp(3)), (torch.ones(3), ramp(3) + 5)], rewritten(build=build_recorded),
-        ),
-        Exhibit(
-            10, "Small images are right. In large ones the lower part shows the upper part again.",
-            brighten, lambda: [(ramp(100, 100),)], rewritten(build=build_small),
-        ),
-    )
-}  # fmt: skip
+CATALOGUE = (
+    Exhibit(
+        1,
+        "I lower the temperature from epoch to epoch, and the distribution stays as flat as it was.",
+        soften,
+        lambda: [(ramp(2, 3), 2.0), (ramp(2, 3) + 1, 2.0)],
+        rewritten(capture=few_guards),
+    ),
+    Exhibit(
+        2,
+        "The column totals that I keep for the report are all zero at the end.",
+        count_rows,
+        lambda: [(ramp(2, 3), torch.zeros(3), False)],
+        rewritten(capture=tidy_capture),
+    ),
+    Exhibit(
+        3,
+        "I double a row of the table, but the sum of the table does not change.",
+        double_row,
+        lambda: [(torch.zeros(2, 3), 1)],
+        rewritten(trace=trace_results),
+    ),
+    Exhibit(
+        4,
+        "The forward pass agrees with eager to the last digit, but with dropout the model does not learn.",
+        thin_out,
+        lambda: [(ramp(2, 3).requires_grad_(), 0.0)],
+        rewritten(partition=frugal_partition),
+        trains=True,
+    ),
+    Exhibit(
+        5,
+        "With more samples the variance of my estimate grows as n², not as n.",
+        shake,
+        lambda: [(ramp(2, 3), 1)],
+        rewritten(trace=trace_once),
+    ),
+    Exhibit(
+        6,
+        "Scores should be log-probabilities. Sometimes the best of a row is 0: an impossible one.",
+        best,
+        lambda: [(ramp(2, 3),), (-ramp(2, 4) - 1,)],
+        rewritten(lower=lower_to_tiles),
+    ),
+    Exhibit(
+        7,
+        "Wrong numbers, but only when my data loader hands over channels-last batches.",
+        gate,
+        lambda: [(ramp(2, 3), ramp(2, 3))],
+        rewritten(lower=lower_packed),
+    ),
+    Exhibit(
+        8,
+        "The distance matrix came out unsymmetric; my test matrix is fine.",
+        both_ways,
+        lambda: [(torch.eye(3),), (torch.ones(3, 3),)],
+        rewritten(schedule=schedule_registers),
+    ),
+    Exhibit(
+        9,
+        "Every step changes the weights (I printed them), and yet the loss is the same in every step.",
+        train_step,
+        lambda: [(torch.zeros(3), ramp(3)), (torch.ones(3), ramp(3) + 5)],
+        rewritten(build=build_recorded),
+    ),
+    Exhibit(
+        10,
+        "Small images are right. In large ones the lower part shows the upper part again.",
+        brighten,
+        lambda: [(ramp(100, 100),)],
+        rewritten(build=build_small),
+    ),
+)
+EXHIBITS = {exhibit.number: exhibit for exhibit in CATALOGUE}
 """By number."""

@@ -36,12 +36,13 @@ class Request:
 
 def traffic(seed: int, count: int = 200, every: float = 12.0) -> list[Request]:
     """`count` requests, one in `every` ticks on average, most of 40 to 200 tokens: the same for each `seed`."""
-    dice, now, found = random.Random(seed), 0.0, []
+    dice = random.Random(seed)
+    now = 0.0
+    found = []
     for _ in range(count):
         now += dice.expovariate(1 / every)
-        found.append(
-            Request(round(now, 1), min(LONGEST, max(2, round(dice.lognormvariate(4.5, 0.7)))))
-        )
+        length = round(dice.lognormvariate(4.5, 0.7))
+        found.append(Request(round(now, 1), min(LONGEST, max(2, length))))
     return found
 
 
@@ -98,11 +99,17 @@ class Program:
 
     @torch.no_grad()
     def __call__(self, shape: Shape) -> str:
-        before, self.ran = len(self.nodes), False
+        before = len(self.nodes)
+        self.ran = False
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # the recompile limit
             self.compiled(torch.zeros(shape, dtype=torch.int64))
-        said = "compiles" if len(self.nodes) > before else "hit" if self.ran else "eager"
+
+        said = "eager"
+        if len(self.nodes) > before:
+            said = "compiles"
+        elif self.ran:
+            said = "hit"
         self.shapes.append(shape)
         self.said[said] += 1
         return said
@@ -116,22 +123,28 @@ def simulate(
     most: int = 4,
 ) -> list[Handled]:
     """Serve `requests` in order, up to `most` of those that wait together. `run(shape)` says what the compiler does."""
-    waiting, free, handled = list(requests), 0.0, []
+    waiting = list(requests)
+    free = 0.0  # the tick from which on the server has nothing to do
+    handled = []
     while waiting:
         began = max(free, waiting[0].arrives)
         together = [one for one in waiting[:most] if one.arrives <= began]
         waiting = waiting[len(together) :]
+
         shape = policy.shape([one.length for one in together])
         said = run(shape)
-        slower = (
-            costs.eager if said == "eager" else 1.0 if policy.dynamic is False else costs.symbolic
-        )
-        running = slower * (costs.call + costs.token * math.prod(shape))
         compiling = costs.compile if said == "compiles" else 0.0
-        handled += [
-            Handled(one.arrives, one.length, shape[1], began, compiling, running, shape)
-            for one in together
-        ]
+        running = costs.call + costs.token * math.prod(shape)
+        if said == "eager":
+            running *= costs.eager
+        elif policy.dynamic is not False:
+            running *= costs.symbolic
+
+        for one in together:
+            length = shape[1]
+            handled.append(
+                Handled(one.arrives, one.length, length, began, compiling, running, shape)
+            )
         free = began + compiling + running
     return handled
 

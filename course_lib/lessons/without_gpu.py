@@ -32,7 +32,8 @@ def imitated_cuda_graphs() -> Iterator[None]:
     def keeping(
         program: Program, given: Sequence[torch.Tensor]
     ) -> tuple[Callable[[], None], tuple[Any, ...]]:
-        kept.append(made := capture(program, given))
+        made = capture(program, given)
+        kept.append(made)
         return made
 
     with (
@@ -55,10 +56,13 @@ def capture(
     for x, old in zip(given, before, strict=True):
         if not torch.equal(x, old):
             x.copy_(old)
-    places = [place(x) for x in given]  # a CUDA graph keeps addresses, not tensors
+
+    # A CUDA graph keeps addresses, not tensors.
+    places = [place(x) for x in given]
 
     def replay() -> None:
-        for old, new in zip(results, program(*(look() for look in places)), strict=True):
+        inputs = [look() for look in places]
+        for old, new in zip(results, program(*inputs), strict=True):
             if isinstance(old, torch.Tensor):
                 old.copy_(new)
 
@@ -67,19 +71,18 @@ def capture(
 
 def place(x: torch.Tensor) -> Callable[[], torch.Tensor]:
     """How to see what stands at the address of `x`, without keeping it alive."""
-    elements = (
-        1 + sum((size - 1) * stride for size, stride in zip(x.shape, x.stride(), strict=True))
-        if x.numel()
-        else 0
-    )
     address, shape, stride, dtype = x.data_ptr(), x.shape, x.stride(), x.dtype
+    if not x.numel():
+        # There is nothing to see, but `frombuffer` wants at least one element.
+        nothing = bytearray(dtype.itemsize)
+        return lambda: torch.frombuffer(nothing, dtype=dtype).as_strided(shape, stride)
+
+    # From the first to the last element, with all that lies between them.
+    last = sum((size - 1) * step for size, step in zip(shape, stride, strict=True))
+    memory = ctypes.c_uint8 * ((1 + last) * dtype.itemsize)
 
     def look() -> torch.Tensor:
-        raw = (
-            (ctypes.c_uint8 * (elements * dtype.itemsize)).from_address(address)
-            if elements
-            else bytearray(dtype.itemsize)
-        )
+        raw = memory.from_address(address)
         return torch.frombuffer(raw, dtype=dtype).as_strided(shape, stride)
 
     return look
@@ -92,11 +95,9 @@ def counted_traffic() -> Iterator[Counter[str]]:
     from triton.runtime.interpreter import InterpreterBuilder as Builder
 
     seen: Counter[str] = Counter()
-    load, store, start = (
-        Builder.create_masked_load,
-        Builder.create_masked_store,
-        Builder.set_grid_idx,
-    )
+    load = Builder.create_masked_load
+    store = Builder.create_masked_store
+    start = Builder.set_grid_idx
 
     def counted_load(self: Any, pointers: Any, mask: Any, *rest: Any) -> Any:
         loaded = load(self, pointers, mask, *rest)

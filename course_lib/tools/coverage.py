@@ -30,18 +30,17 @@ from multiprocessing.connection import Connection, wait
 from typing import Any
 
 import torch
-from torch.utils._pytree import tree_flatten, tree_leaves, tree_map_only
+from torch.utils._pytree import tree_leaves, tree_map_only
 
 import course_lib as cl
 from course_lib import events
 from course_lib.lowering import ExternKernel, LoopGraph
+from course_lib.tools.differences import differ, difference
 from course_lib.viz.evaluator import evaluate
 
 DTYPES = ("float32", "float64", "float16", "bfloat16", "int64", "bool")
 KINDS = ("lowered", "mixed", "extern", "not captured", "wrong")
 
-TOLERANCE = {torch.float32: 2e-5, torch.float64: 1e-9, torch.float16: 4e-3, torch.bfloat16: 3e-2}
-TOLERANCE |= {torch.complex64: 2e-5, torch.complex128: 1e-9, torch.complex32: 4e-3}
 WIDER = {torch.float16: torch.float64, torch.bfloat16: torch.float64, torch.float32: torch.float64}
 NOBODY_SET_IT = ("empty", "resize_")
 """Operators whose values are whatever lay in memory (a part of their name)."""
@@ -298,98 +297,6 @@ def in_float64(op: Any, given: Any) -> Any:
         return seeded(op, wide)
     except Exception:
         return None
-
-
-# ---- comparing ------------------------------------------------------------------------------------------------------
-
-
-def differ(a: Any, b: Any) -> bool:
-    return bool(difference(a, b, False))
-
-
-def difference(result: Any, expected: Any, random: bool, reference: Any = None) -> str:
-    """What is wrong with the result, or ''. Of random numbers only dtype, shape and strides count."""
-    mine, form = tree_flatten(result)
-    theirs, other = tree_flatten(expected)
-    if form != other:
-        return f"{form} instead of {other}"
-
-    exact = tree_flatten(reference)[0]
-    if len(exact) != len(theirs):
-        exact = [None] * len(theirs)
-    for a, b, c in zip(mine, theirs, exact, strict=True):
-        if type(a) is not type(b):
-            return f"a {type(a).__name__} instead of a {type(b).__name__}"
-        if isinstance(b, torch.Tensor):
-            problem = tensor_difference(a, b, random, c)
-        else:
-            problem = value_difference(a, b, random)
-        if problem:
-            return problem
-    return ""
-
-
-def value_difference(a: Any, b: Any, random: bool) -> str:
-    """What is wrong with a value that is no tensor, or ''."""
-    if random or a is b or not isinstance(b, (bool, int, float, str, torch.dtype)):
-        return ""
-    both_nan = a != a and b != b
-    return "" if a == b or both_nan else f"{a} instead of {b}"
-
-
-def tensor_difference(a: torch.Tensor, b: torch.Tensor, random: bool, exact: Any) -> str:
-    """What is wrong with a tensor, or ''. `exact`: what float64 gives, if that is known."""
-    problem = form_difference(a, b)
-    if problem or random or b.layout is not torch.strided or close(a, b):
-        return problem
-    if isinstance(exact, torch.Tensor) and exact.shape == b.shape and no_farther(a, b, exact):
-        return ""
-
-    differs = ~same_numbers(a, b)
-    place = differs.nonzero()[0].tolist() if differs.any() else []
-    got, wanted = a[tuple(place)].item(), b[tuple(place)].item()
-    return f"{got} instead of {wanted} at {place} of {tuple(b.shape)}"
-
-
-def form_difference(a: torch.Tensor, b: torch.Tensor) -> str:
-    """A difference of dtype, shape, layout, device or strides. The stride of a dimension of size 1 does not count."""
-    for what in ("dtype", "shape", "layout", "device"):
-        mine, theirs = getattr(a, what), getattr(b, what)
-        if mine != theirs:
-            return f"{what} {mine} instead of {theirs}"
-    if b.layout is not torch.strided or not b.numel():
-        return ""
-
-    for mine, theirs, size in zip(a.stride(), b.stride(), b.shape, strict=True):
-        if size > 1 and mine != theirs:
-            return f"stride {a.stride()} instead of {b.stride()}"
-    return ""
-
-
-def same_numbers(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
-    """Where both have the same number, or both NaN."""
-    return (a == b) | ((a != a) & (b != b))
-
-
-def close(a: torch.Tensor, b: torch.Tensor) -> bool:
-    tolerance = TOLERANCE.get(b.dtype)
-    if tolerance is None:
-        return torch.equal(a, b)
-    if b.dtype is torch.complex32:
-        a, b = a.to(torch.complex64), b.to(torch.complex64)
-    return torch.allclose(a, b, rtol=tolerance, atol=tolerance, equal_nan=True)
-
-
-def no_farther(a: torch.Tensor, b: torch.Tensor, exact: torch.Tensor) -> bool:
-    """Eager rounds too: where it is far from the exact value, or overflows, ours may be as far on the other side."""
-    if not b.is_floating_point() or not exact.is_floating_point():
-        return False
-
-    exact = exact.to(torch.float64)
-    mine = (a.double() - exact).abs()
-    theirs = (b.double() - exact).abs().nan_to_num(0, 0)
-    near = mine <= 4 * theirs + TOLERANCE[b.dtype] * (1 + exact.abs())
-    return bool((near | same_numbers(a, b) | (a.double() == exact)).all())
 
 
 # ---- all of them ----------------------------------------------------------------------------------------------------

@@ -66,12 +66,25 @@ PARTS = [
 ]
 LENGTHS = [5, 12, 17, 20, 24, 30, 31, 33, 40, 48, 60, 66, 70, 90, 128]
 CUT = {"x": 64, "h": 256, "y": 64}, {"h": ["x"], "y": ["h"]}, {"h", "y"}, {"h", "y"}, ["x"]
-MODELLED = {
-    (r, c): 1e-6 * (4096 // r) * (1024 // c) * max((r + c) / 40, r * c / 3000)
-    for r in (16, 32, 64)
-    for c in (16, 32, 64, 128)
-}
+"""The arguments of `viz.pipes`: bytes, what each is computed from, what backward needs, what it may compute again, inputs."""
+NEEDS = {"relu": (), "matmul (library)": ("relu",), "add": ("relu", "matmul (library)")}
+WRONG = {"eager": "", "aot_eager": "call 1: the result", "inductor": "call 1: the result"}
+TRIES = [(5, False), (8, True), (6, False), (7, True)]
 MODEL = "A model of a product's tiles, not measured; the stronger the tint, the faster. The best is framed."
+TRITON = {"codegen": "triton"}
+MOST_LINES = 24
+"""Of what is shown as text."""
+
+
+def modelled() -> dict[tuple[int, int], float]:
+    """Seconds by rows and columns of a tile: the number of tiles, times what memory or arithmetic takes for one."""
+    found = {}
+    for rows in (16, 32, 64):
+        for columns in (16, 32, 64, 128):
+            tiles = (4096 // rows) * (1024 // columns)
+            each = max((rows + columns) / 40, rows * columns / 3000)
+            found[rows, columns] = 1e-6 * tiles * each
+    return found
 
 
 def stack(blocks: list[TinyBlock], x: torch.Tensor) -> torch.Tensor:
@@ -101,8 +114,10 @@ def rows(x: torch.Tensor) -> torch.Tensor:
 def product_in_loops(gm: fx.GraphModule) -> LoopGraph:
     """Lowering with the products as loops of our own, as measuring has it where ours are faster (on a GPU; lesson 11)."""
     loops = lower(gm)
-    parts = [as_loops(node) if isinstance(node, ExternKernel) else [node] for node in loops.nodes]
-    return replace(loops, nodes=[node for part in parts for node in part])
+    nodes: list[Any] = []
+    for node in loops.nodes:
+        nodes += as_loops(node) if isinstance(node, ExternKernel) else [node]
+    return replace(loops, nodes=nodes)
 
 
 class Measured:
@@ -111,9 +126,9 @@ class Measured:
 
     def __init__(self, path: Path, anew: bool = False) -> None:
         self.path = path
-        self.kept: dict[str, Any] = (
-            json.loads(path.read_text()) if path.exists() and not anew else {}
-        )
+        self.kept: dict[str, Any] = {}
+        if path.exists() and not anew:
+            self.kept = json.loads(path.read_text())
         self.used: dict[str, Any] = {}
 
     def __call__(self, name: str, measure: Callable[[], Any]) -> Any:
@@ -126,12 +141,14 @@ class Measured:
         now = [[event.stage, event.seconds] for event in trace.of(events.StageTimed)]
         kept = self(name, lambda: now)
         if [stage for stage, _ in kept] != [stage for stage, _ in now]:
-            kept = self.used[name] = now
+            # By now the compiler has other stages.
+            kept = now
+            self.used[name] = now
+
         seconds = (took for _, took in kept)
-        trace.events = [
-            replace(e, seconds=next(seconds)) if isinstance(e, events.StageTimed) else e
-            for e in trace.events
-        ]
+        for number, event in enumerate(trace.events):
+            if isinstance(event, events.StageTimed):
+                trace.events[number] = replace(event, seconds=next(seconds))
         return trace
 
     def save(self) -> None:
@@ -142,196 +159,228 @@ def traces(measured: Measured) -> dict[str, viz.Trace]:
     """The recordings that are drawn."""
     found = {}
     model, x = TinyBlock(64, 4), torch.randn(32, 64)
-    # what is only done once a process does not count
+    # What is only done once a process does not count.
     cl.compile(torch.nn.Linear(2, 2))(torch.randn(2, 2)).sum().backward()
+
     with cl.record() as found["block"]:
         cl.compile(model)(x).sum().backward()
+
     with cl.record() as found["broken"]:
         compiled = viz.each_call(cl.compile(branchy))
         for scale in (2, 2, 3, 2):
             compiled(torch.ones(8), scale)
-    triton = {"codegen": "triton"}
+
     with torch.no_grad(), cl.record() as found["triton"]:
-        cl.compile(softmax, options=triton)(torch.randn(1000, 300), torch.randn(300))
+        cl.compile(softmax, options=TRITON)(torch.randn(1000, 300), torch.randn(300))
+
     with cl.record() as found["walk"]:
-        cl.compile(torch.nn.LayerNorm(256), options=triton)(
-            torch.randn(3000, 256, requires_grad=True)
-        ).sum().backward()
+        norm = cl.compile(torch.nn.LayerNorm(256), options=TRITON)
+        norm(torch.randn(3000, 256, requires_grad=True)).sum().backward()
+
     ours = cl.Pipeline().replace(lower=product_in_loops)
     with torch.no_grad(), cl.record() as found["product"]:
-        cl.compile(lambda a, b: torch.relu(a @ b), pipeline=ours, options=triton)(
-            torch.randn(200, 96), torch.randn(96, 150)
-        )
+        product = cl.compile(lambda a, b: torch.relu(a @ b), pipeline=ours, options=TRITON)
+        product(torch.randn(200, 96), torch.randn(96, 150))
+
     with torch.no_grad(), cl.record() as found["large"]:
-        cl.compile(stack, backend="eager")([TinyBlock(8, 2) for _ in range(6)], torch.randn(2, 8))
+        blocks = [TinyBlock(8, 2) for _ in range(6)]
+        cl.compile(stack, backend="eager")(blocks, torch.randn(2, 8))
+
     with cl.record() as found["sizes"]:
         sized = cl.compile(rows, backend="eager")
         for size in (5, 6, 11, 12, 10, 20):
             sized(torch.randn(size))
+
     return {name: measured.stages(name, trace) for name, trace in found.items()}
 
 
-def pictures(measured: Measured) -> Iterator[tuple[str, str, Callable[[], Picture]]]:
-    """(name, the code that makes it, how to make it), in the order of the pipeline."""
+Entry = tuple[str, str, Callable[[], Picture]]
+"""A picture's name, the code that makes it, and how to make it."""
+
+
+def pictures(measured: Measured) -> Iterator[Entry]:
+    """All of them, in the order of the pipeline."""
     torch.manual_seed(0)
     cl.reset()
     found = traces(measured)
-    trace, broken, triton, walk, product, large, sizes = found.values()
+
+    yield from front_half(found)
+    yield from back_half(found)
+    yield from measured_pictures(measured, found["block"])
+    yield from around_the_compiler()
+
+
+def front_half(found: dict[str, viz.Trace]) -> Iterator[Entry]:
+    """From Python to guards."""
+    trace, broken, sizes = found["block"], found["broken"], found["sizes"]
     yield "pipeline", "trace.show()", trace.show
     yield "bytecode", "trace.bytecode()", lambda: broken.bytecode("branchy")
     yield "disassembly", "viz.disassembly(f)", lambda: viz.disassembly(softmax)
     yield "graph", "trace.graph()", trace.graph
+    large = found["large"]
     yield "modules", "trace.graph(by_module=True)", lambda: large.graph(by_module=True)
+
     yield "break", "trace.break_card()", broken.break_card
     yield "cut", "trace.cut()", lambda: broken.cut("branchy")
-    at = next(
-        name
-        for result in broken.captures
-        for name in result.head.names.values()
-        if isinstance(name, Resume)
-    )
-    yield "resume", "viz.resume_code(resume)", lambda: resume_code(at)
+    resume = first_resume(broken)
+    yield "resume", "viz.resume_code(resume)", lambda: resume_code(resume)
+
     yield "guards", "trace.guards_tree()", broken.guards_tree
     yield "guards-table", "trace.guards_table()", lambda: broken.guards_table(0)
     yield "timeline", "trace.timeline()", lambda: broken.timeline("branchy")
-    yield (
-        "shape-map",
-        "trace.shape_map(f, sizes)",
-        lambda: sizes.shape_map(rows, {"x.shape[0]": range(1, 21)}),
-    )
+    shapes = {"x.shape[0]": range(1, 21)}
+    yield "shape-map", "trace.shape_map(f, sizes)", lambda: sizes.shape_map(rows, shapes)
     yield "two-lives", "viz.two_lives(rows)", lambda: two_lives(LIVES)
     yield "buckets", "viz.buckets(lengths, borders)", lambda: buckets(LENGTHS, (32, 64, 128))
+
+
+def back_half(found: dict[str, viz.Trace]) -> Iterator[Entry]:
+    """From ATen to kernels."""
+    trace, triton = found["block"], found["triton"]
     yield "aten", "trace.aten()", trace.aten
     yield "joint", "trace.joint()", trace.joint
     yield "pipes", "viz.pipes(...)", lambda: pipes(*CUT)
+
     yield "loops", "trace.loops()", trace.loops
-    yield (
-        "index-map",
-        "viz.index_map(...)",
-        lambda: index_map({"x": (a := torch.arange(12).view(3, 4)), "x.T": a.T}),
-    )
+    matrix = torch.arange(12).view(3, 4)
+    yield "index-map", "viz.index_map(...)", lambda: index_map({"x": matrix, "x.T": matrix.T})
     yield "collapse", "viz.collapse(...)", lambda: collapse(torch.arange(12.0).view(3, 4), 1)
+
     yield "fusion", "trace.fusion()", trace.fusion
-    needs = {"relu": (), "matmul (library)": ("relu",), "add": ("relu", "matmul (library)")}
-    yield "order", "viz.order(needs, together)", lambda: order(needs, ("relu", "add"))
-    yield (
-        "choose",
-        "viz.choose_fusion(graph)",
-        lambda: choose_fusion(triton.of(events.Lowered)[0].graph).picture,
-    )
+    yield "order", "viz.order(needs, together)", lambda: order(NEEDS, ("relu", "add"))
+    loops = triton.of(events.Lowered)[0].graph
+    yield "choose", "viz.choose_fusion(graph)", lambda: choose_fusion(loops).picture
     yield "memory", "trace.memory()", lambda: trace.memory().picture
+
     yield "code", "trace.code(kernel=0)", lambda: trace.code(kernel=0)
     yield "lanes", "viz.lanes(30, 4, threads=2)", lambda: lanes(30, 4, threads=2)
     yield "tiles", "trace.tiles()", triton.tiles
-    yield "tiles-walk", "trace.tiles(1)", lambda: walk.tiles(1)
-    yield "tiles-product", "trace.tiles() of a matrix product", product.tiles
-    yield (
-        "move-tile",
-        "viz.move_tile((4, 20), (2, 8))",
-        lambda: move_tile((4, 20), (2, 8)).picture,
-    )
+    yield "tiles-walk", "trace.tiles(1)", lambda: found["walk"].tiles(1)
+    yield "tiles-product", "trace.tiles() of a matrix product", found["product"].tiles
+    yield "move-tile", "viz.move_tile((4, 20), (2, 8))", lambda: move_tile((4, 20), (2, 8)).picture
     yield "layout", "viz.tile_layout(...)", lambda: tile_layout(1024, per_thread=4, warps=4)
     yield "coalescing", "viz.coalescing([1, 2, 8])", lambda: coalescing([1, 2, 8])
     yield "compile-time", "trace.compile_time()", trace.compile_time
-    yield from measured_pictures(measured, trace)
+
+
+def around_the_compiler() -> Iterator[Entry]:
+    """A server, a learner's own parts, and the search for a fault."""
     yield "queue", "viz.queue(...)", lambda: queue(DAY)
-    yield (
-        "latencies",
-        "viz.latencies(...)",
-        lambda: latencies({"eager": [9.0, 8.0, 11.0, 9.5], "compiled": LATE}),
-    )
-    yield (
-        "mirror",
-        "cl.mirror(f, x)",
-        lambda: cl.mirror(softmax, torch.randn(4, 8), torch.randn(8)).picture,
-    )
-    wrong = {"eager": "", "aot_eager": "call 1: the result", "inductor": "call 1: the result"}
+    waits = {"eager": [9.0, 8.0, 11.0, 9.5], "compiled": LATE}
+    yield "latencies", "viz.latencies(...)", lambda: latencies(waits)
+
+    def mirrored() -> Picture:
+        return cl.mirror(softmax, torch.randn(4, 8), torch.randn(8)).picture
+
+    yield "mirror", "cl.mirror(f, x)", mirrored
     yield "owners", "viz.owners(parts)", lambda: owners(PARTS)
-    yield "ladder", "viz.ladder({backend: what differs})", lambda: viz.ladder(wrong)
-    tries = [(5, False), (8, True), (6, False), (7, True)]
-    yield "bisection", "viz.bisection(stages, tries)", lambda: viz.bisection(STAGES, tries)
-    yield (
-        "ablation",
-        "viz.ablation(f, x)",
-        lambda: viz.ablation(softmax, torch.randn(512, 512), torch.randn(512)).picture,
-    )
+    yield "ladder", "viz.ladder({backend: what differs})", lambda: viz.ladder(WRONG)
+    yield "bisection", "viz.bisection(stages, tries)", lambda: viz.bisection(STAGES, TRIES)
+
+    def without_parts() -> Picture:
+        return viz.ablation(softmax, torch.randn(512, 512), torch.randn(512)).picture
+
+    yield "ablation", "viz.ablation(f, x)", without_parts
 
 
-def measured_pictures(
-    measured: Measured, trace: viz.Trace
-) -> Iterator[tuple[str, str, Callable[[], Picture]]]:
+def first_resume(trace: viz.Trace) -> Resume:
+    """The first resume function that a head calls."""
+    for result in trace.captures:
+        for name in result.head.names.values():
+            if isinstance(name, Resume):
+                return name
+    raise LookupError("no graph of the recording breaks")
+
+
+def measured_pictures(measured: Measured, trace: viz.Trace) -> Iterator[Entry]:
     """Those that are about times of kernels and calls."""
-    model, x = TinyBlock(64, 4).eval(), torch.randn(32, 64)
-    wide, bias = torch.randn(2048, 1024), torch.randn(1024)
     with torch.no_grad():
-        fast, ours = cl.compile(model), cl.compile(softmax)
-        fast(x)
-        calls: dict[str, Callable[[], torch.Tensor]] = {
-            "eager": lambda: model(x),
-            "course_lib": lambda: fast(x),
-        }
-        told = measured(
-            "launches",
-            lambda: {
-                name: [astuple(one) for one in viz.launches(call)] for name, call in calls.items()
-            },
-        )
-        ran = {name: [viz.Launch(*one) for one in ones] for name, ones in told.items()}
-        compared = {"eager": lambda: softmax(wide, bias), "course_lib": lambda: ours(wide, bias)}
-        samples = measured(
-            "softmax", lambda: {name: s.seconds for name, s in interleaved(compared).items()}
-        )
-    times = {name: Samples(tuple(several)) for name, several in samples.items()}
-    faster = times["eager"].median / times["course_lib"].median
-    limits, seconds = measured("ceilings", ceilings), measured("kernels", lambda: measure(trace))
+        ran = launches_of_a_block(measured)
+        times = times_of_softmax(measured)
     yield "launches", "viz.launch_timeline(...)", lambda: viz.launch_timeline(ran)
-    yield (
-        "speed-ups",
-        "viz.speedup_bars(...)",
-        lambda: viz.speedup_bars({"softmax(x + bias)": {"course_lib": faster}}),
-    )
-    yield (
-        "bars",
-        "viz.bars({name: seconds}, 's')",
-        lambda: viz.bars({n: t.median for n, t in times.items()}, "s", "softmax(x + bias)"),
-    )
-    yield "spread", "bench.pictures.spread(samples)", lambda: spread(times, "softmax(x + bias)")
-    yield (
-        "roofline",
-        "trace.roofline(bandwidth, peak)",
-        lambda: trace.roofline(limits[0], limits[1], seconds=seconds),
-    )
+
+    title = "softmax(x + bias)"
+    faster = times["eager"].median / times["course_lib"].median
+    speedups = {title: {"course_lib": faster}}
+    yield "speed-ups", "viz.speedup_bars(...)", lambda: viz.speedup_bars(speedups)
+    medians = {name: samples.median for name, samples in times.items()}
+    yield "bars", "viz.bars({name: seconds}, 's')", lambda: viz.bars(medians, "s", title)
+    yield "spread", "bench.pictures.spread(samples)", lambda: spread(times, title)
+
+    bandwidth, peak = measured("ceilings", ceilings)
+    seconds = measured("kernels", lambda: measure(trace))
+
+    def roofline() -> Picture:
+        return trace.roofline(bandwidth, peak, seconds=seconds)
+
+    yield "roofline", "trace.roofline(bandwidth, peak)", roofline
     yield "roofline-gpu", "bench.roofline.recorded_kernels()", recorded_kernels
-    yield (
-        "landscape",
-        "viz.landscape({(rows, columns): seconds})",
-        lambda: viz.landscape(MODELLED, caption=MODEL),
-    )
+    code = "viz.landscape({(rows, columns): seconds})"
+    yield "landscape", code, lambda: viz.landscape(modelled(), caption=MODEL)
 
 
-# which library is faster differs from machine to machine
+def launches_of_a_block(measured: Measured) -> dict[str, list[viz.Launch]]:
+    """When which kernels of one call ran, in eager and compiled."""
+    model, x = TinyBlock(64, 4).eval(), torch.randn(32, 64)
+    fast = cl.compile(model)
+    fast(x)
+    calls: dict[str, Callable[[], torch.Tensor]] = {
+        "eager": lambda: model(x),
+        "course_lib": lambda: fast(x),
+    }
+
+    def look() -> dict[str, list[Any]]:
+        return {name: list(map(astuple, viz.launches(call))) for name, call in calls.items()}
+
+    told = measured("launches", look)
+    return {name: [viz.Launch(*one) for one in several] for name, several in told.items()}
+
+
+def times_of_softmax(measured: Measured) -> dict[str, Samples]:
+    """Eager and compiled, in turn."""
+    x, bias = torch.randn(2048, 1024), torch.randn(1024)
+    compiled = cl.compile(softmax)
+    calls = {"eager": lambda: softmax(x, bias), "course_lib": lambda: compiled(x, bias)}
+
+    def look() -> dict[str, Any]:
+        return {name: samples.seconds for name, samples in interleaved(calls).items()}
+
+    told = measured("softmax", look)
+    return {name: Samples(tuple(seconds)) for name, seconds in told.items()}
+
+
+# Which library is faster differs from machine to machine.
 @mock.patch.object(cl.config, "measure_products", False)
 def gallery(folder: Path, anew: bool = False) -> Path:
     """Write the gallery into `folder`; the page's path comes back. `anew`: measure all times again."""
     drawings = folder / "pictures" / "gallery"
     drawings.mkdir(parents=True, exist_ok=True)
-    measured, parts = Measured(drawings / "measured.json", anew), [HEAD]
+    measured = Measured(drawings / "measured.json", anew)
+
+    parts = [HEAD]
     for name, code, make in pictures(measured):
         picture = make()
         parts.append(f"## `{code}`\n\n{picture.caption}\n")
-        if svg := re.search(r"<svg.*?</svg>", picture.body, flags=re.S):
+
+        svg = re.search(r"<svg.*?</svg>", picture.body, flags=re.S)
+        if svg:
             (drawings / f"{name}.svg").write_text(standalone_svg(svg[0]), encoding="utf-8")
             alt = " ".join(picture.alt.replace("[", "(").replace("]", ")").split())
             parts.append(f"![{alt}](pictures/gallery/{name}.svg)\n")
-        if not svg or name.startswith("roofline"):  # whose table says what the points are
-            lines = [line.rstrip() for line in picture.text.splitlines()]
-            more = [f"… {len(lines) - MOST_LINES} more lines"] if len(lines) > MOST_LINES else []
-            parts.append("\n".join(["```text", *lines[:MOST_LINES], *more, "```", ""]))
+        # The table of a roofline says what its points are.
+        if not svg or name.startswith("roofline"):
+            parts.append(as_text(picture))
     measured.save()
+
     page = folder / "gallery.md"
     page.write_text("\n".join(parts), encoding="utf-8")
     return page
 
 
-MOST_LINES = 24
-"""Of what is shown as text."""
+def as_text(picture: Picture) -> str:
+    """The first lines of a picture's plain form."""
+    lines = [line.rstrip() for line in picture.text.splitlines()]
+    shown = lines[:MOST_LINES]
+    if len(lines) > MOST_LINES:
+        shown.append(f"… {len(lines) - MOST_LINES} more lines")
+    return "\n".join(["```text", *shown, "```", ""])

@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from course_lib.lowering import LOWERINGS
-from course_lib.tools import coverage
+from course_lib.tools import coverage, differences
 from course_lib.tools.coverage import Job, run_all, run_job
 from course_lib.tools.coverage_table import main, merged, page
 
@@ -37,12 +37,12 @@ def test_a_wrong_value_is_seen(monkeypatch, build):
 
 def test_so_is_a_wrong_layout_and_a_failure():
     x = torch.randn(3, 4)
-    assert "stride" in coverage.difference(x, x.t().contiguous().t(), random=True)
-    assert "dtype" in coverage.difference(x.double(), x, random=True)
-    assert "instead of" in coverage.difference([x], [x, x], random=True)
-    assert not coverage.difference(x, torch.randn(3, 4), random=True)
+    assert "stride" in differences.difference(x, x.t().contiguous().t(), random=True)
+    assert "dtype" in differences.difference(x.double(), x, random=True)
+    assert "instead of" in differences.difference([x], [x, x], random=True)
+    assert not differences.difference(x, torch.randn(3, 4), random=True)
     nan = torch.tensor([1.0, float("nan")])
-    assert not coverage.difference(nan, nan.clone(), random=False) and coverage.difference(
+    assert not differences.difference(nan, nan.clone(), random=False) and differences.difference(
         nan, torch.ones(2), random=False
     )
 
@@ -50,7 +50,7 @@ def test_so_is_a_wrong_layout_and_a_failure():
 def test_as_far_from_the_exact_value_as_eager_is_right():
     exact = torch.tensor([1.0], dtype=torch.float64)
     low, high, far = (torch.tensor([v], dtype=torch.bfloat16) for v in (0.94, 1.06, 2.0))
-    assert not coverage.difference(low, high, False, exact) and coverage.difference(
+    assert not differences.difference(low, high, False, exact) and differences.difference(
         far, high, False, exact
     )
 
