@@ -9,7 +9,7 @@ In PyTorch: `torch/_inductor/sizevars.py` (`stride_vars`, `simplify_with_ranges`
 
 import operator
 from collections.abc import Collection, Mapping, Sequence
-from functools import cache
+from functools import cache, lru_cache
 from typing import Any, NamedTuple
 
 import sympy
@@ -63,12 +63,10 @@ class Linear(NamedTuple):
     def make(terms: Mapping[sympy.Expr, Any], constant: Any = 0) -> "Linear":
         """The sum with its terms in one order, so that equal sums are equal objects."""
 
-        def by_name(term: tuple[sympy.Expr, Any]) -> str:
-            atom, _ = term
-            return getattr(atom, "name", None) or str(atom)
-
         kept = [(atom, c) for atom, c in terms.items() if c != 0]
-        return Linear(tuple(sorted(kept, key=by_name)), constant)
+        if len(kept) > 1:
+            kept.sort(key=by_name)
+        return Linear(tuple(kept), constant)
 
     def coefficient(self, symbol: sympy.Symbol) -> Any:
         """How far the index moves when `symbol` counts one up."""
@@ -111,6 +109,18 @@ class Linear(NamedTuple):
 
     def __str__(self) -> str:
         return str(self.expr)
+
+
+def by_name(term: tuple[sympy.Expr, Any]) -> str:
+    """To sort the terms of a sum."""
+    atom, _ = term
+    return getattr(atom, "name", None) or written(atom)
+
+
+@lru_cache(2**16)
+def written(atom: sympy.Expr) -> str:
+    """An opaque expression as text. (It takes sympy long, and the same few come again and again.)"""
+    return str(atom)
 
 
 def number_of(value: sympy.Expr) -> Any:

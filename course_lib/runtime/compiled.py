@@ -90,11 +90,13 @@ def print_kernels(
 ) -> dict[FusedKernel, KernelSource]:
     """The source of each kernel, under a name of its own."""
     sources: dict[FusedKernel, KernelSource] = {}
+    taken: set[str] = set()
     for kernel in schedule.kernels:
         if not isinstance(kernel, FusedKernel):
             continue
 
-        name = identifier(kernel.name, [source.name for source in sources.values()])
+        name = identifier(kernel.name, taken)
+        taken.add(name)
         on_gpu = kernel.device.type == "cuda"
         in_triton = codegen == "triton" or (codegen == "auto" and on_gpu)
         # Tiles are measured for one size.

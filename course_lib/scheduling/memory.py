@@ -11,6 +11,8 @@ In PyTorch: `torch/_inductor/codegen/wrapper.py` (`MemoryPlanningState`, `Alloca
 from dataclasses import dataclass, field
 from typing import Any, Literal, NamedTuple
 
+import sympy
+import torch
 from torch._prims_common import compute_required_storage_length
 
 from course_lib.failing import may_fail
@@ -59,9 +61,13 @@ def plan(schedule: Schedule, graph: LoopGraph) -> MemoryPlan:
         use = planner.last_use[allocation.buffer.name]
         last[allocation.storage] = max(last.get(allocation.storage, 0), use)
 
-    for n in range(len(schedule.kernels)):
-        free = tuple(storage for storage in last if last[storage] == n)
-        planner.result.free_after.append(free)
+    free_after: list[list[str]] = [[] for _ in schedule.kernels]
+    for storage, n in last.items():
+        # What is returned is never free.
+        if n < len(free_after):
+            free_after[n].append(storage)
+
+    planner.result.free_after = [tuple(free) for free in free_after]
     return planner.result
 
 
@@ -85,7 +91,10 @@ class Planner:
         failing = [n for n, kernel in enumerate(kernels) if self.may_fail(n, kernel)]
         self.last_check = max(failing, default=-1)
 
-        self.free: list[Allocation] = []
+        # Memory that is free, by what it serves; the latest comes last
+        self.free: dict[Room, list[Allocation]] = {}
+        # For each buffer the number of its allocation
+        self.number: dict[str, int] = {}
         self.result = MemoryPlan()
 
     def may_fail(self, n: int, kernel: Kernel) -> bool:
@@ -108,30 +117,30 @@ class Planner:
                 fused.in_place[buffer.name] = old
                 self.place(buffer, self.result.place.get(old, old), "in place", n)
             elif (free := self.memory_for(buffer, kernel)) is not None:
-                self.free.remove(free)
                 self.place(buffer, free.storage, "reuse", n)
             else:
                 self.place(buffer, buffer.name, "new", n)
 
         unread = [buffer.name for buffer in kernel.buffers if self.last_use[buffer.name] == n]
-        dead = {*dying, *unread}
-        self.free += [one for one in self.result.allocations if one.buffer.name in dead]
+        dead = {self.number[name] for name in (*dying, *unread)}
+        for number in sorted(dead):
+            one = self.result.allocations[number]
+            self.free.setdefault(room_for(one.buffer), []).append(one)
 
     def place(self, buffer: Buffer, storage: str, how: How, n: int) -> None:
         """Note where a buffer lives."""
         self.result.place[buffer.name] = storage
+        self.number[buffer.name] = len(self.result.allocations)
         self.result.allocations.append(Allocation(buffer, storage, how, n))
 
     def memory_for(self, buffer: Buffer, kernel: Kernel) -> Allocation | None:
-        """Memory that was freed and fits, the latest first: it may still be in the cache."""
+        """Take memory that was freed and fits, the latest: it may still be in the cache."""
         # An operator without an `out` form allocates by itself.
         if isinstance(kernel, ExternKernel) and kernel.out_variant is None:
             return None
 
-        for free in reversed(self.free):
-            if alike(free.buffer, buffer):
-                return free
-        return None
+        free = self.free.get(room_for(buffer))
+        return free.pop() if free else None
 
     def operand_to_overwrite(self, n: int, new: Buffer, dying: list[str]) -> str | None:
         """The input that `new` is for, or an operand that dies here; if only the very element that is then written is read."""
@@ -166,10 +175,19 @@ def is_same_but_for_name(one: Buffer, other: Buffer) -> bool:
     return one.lies_like(other)
 
 
-def alike(old: Buffer, new: Buffer) -> bool:
-    """True if the memory of one serves the other."""
-    is_alike = (old.dtype, old.device) == (new.dtype, new.device)
-    return is_alike and same(extent(old), extent(new))
+class Room(NamedTuple):
+    """What memory has to offer to a buffer: `elements` (a number, or a formula of sizes) from the first to the last."""
+
+    dtype: torch.dtype
+    device: torch.device
+    elements: Any
+
+
+def room_for(buffer: Buffer) -> Room:
+    elements = extent(buffer)
+    if is_symbolic(elements):
+        elements = sympy.expand(elements.expr)
+    return Room(buffer.dtype, buffer.device, elements)
 
 
 def extent(buffer: Buffer) -> Any:
@@ -179,6 +197,12 @@ def extent(buffer: Buffer) -> Any:
     if 0 in buffer.shape:
         return 0
     return 1 + sum((n - 1) * step for n, step in zip(buffer.shape, buffer.stride, strict=True))
+
+
+def alike(old: Buffer, new: Buffer) -> bool:
+    """True if the memory of one serves the other."""
+    is_alike = (old.dtype, old.device) == (new.dtype, new.device)
+    return is_alike and same(extent(old), extent(new))
 
 
 def only_read_where_written(group: Group, old: str, new: str) -> bool:

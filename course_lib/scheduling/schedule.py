@@ -24,6 +24,7 @@ from course_lib.scheduling.fitting import fit, join
 from course_lib.scheduling.fusion import LEGAL, Fuse, No, can_fuse, human_bytes, is_small
 from course_lib.scheduling.groups import Group, Member, Usage, start, to_kernel
 from course_lib.scheduling.kernel import FusedKernel, Kernel
+from course_lib.scheduling.order import Order
 from course_lib.sizes import hint
 
 CanFuse = Callable[[Group, Group], Fuse | No]
@@ -119,7 +120,7 @@ def schedule(graph: LoopGraph, can_fuse: CanFuse = can_fuse) -> Schedule:
         nodes = with_inlined(nodes, pairs)
 
     names: Counter[str] = Counter()
-    groups = fusion.in_order()
+    groups = fusion.order.in_order()
     apart = [Decision(str(a), str(b), fusion.ask(a, b)) for a, b in fusion.pairs()]
     kernels = [fusion.kernel(group, names) for group in groups]
 
@@ -130,9 +131,13 @@ def schedule(graph: LoopGraph, can_fuse: CanFuse = can_fuse) -> Schedule:
 
 def with_inlined(nodes: Sequence[Node], pairs: Sequence[Inlining]) -> list[Node]:
     """The nodes, each with those producers in its body that `pairs` names for it."""
+    producers_for: dict[Node, list[Node]] = {}
+    for pair in pairs:
+        producers_for.setdefault(pair.reader, []).append(pair.producer)
+
     become: dict[Node, Node] = {}
     for node in nodes:
-        producers = [become[pair.producer] for pair in pairs if pair.reader is node]
+        producers = [become[producer] for producer in producers_for.get(node, ())]
         become[node] = inlined_into(node, producers)
     return list(become.values())
 
@@ -196,20 +201,19 @@ class Fusion:
 
         # One group for each node, and those that must run before it
         self.alone = [start(node, n, self.usage, bodies.get(node)) for n, node in enumerate(nodes)]
-        self.groups = list(self.alone)
-        self.needs = dependencies(self.alone)
+        self.order = Order(self.alone)
 
-        # The nodes of each group as bits, for they may be thousands;
-        # and for each group the nodes that must run before it, directly or not
-        self.bits = {group: 1 << n for n, group in enumerate(self.alone)}
-        self.before: dict[Group, int] = {}
-        for group in self.alone:
-            self.before[group] = 0
-            for needed in self.needs[group]:
-                self.before[group] |= self.before[needed] | self.bits[needed]
+        # The groups by their slots. One that is made of two takes the slot of the first
+        self.slots = dict(enumerate(self.alone))
+        self.slot_of = {group: n for n, group in self.slots.items()}
 
         self.answers: dict[tuple[Group, Group], Fuse | No] = {}
         self.done: list[Decision] = []
+
+    @property
+    def groups(self) -> list[Group]:
+        """Those that there are now."""
+        return list(self.slots.values())
 
     def run(self) -> None:
         """Fuse the pair that saves most, again and again."""
@@ -222,6 +226,7 @@ class Fusion:
         A pair waits by the most that it could save, and is asked only when its turn comes; then it waits once more, by what
         it saves. So a pair with a group that is gone by then is never asked.
         """
+        self.order.look_around()
         gone: set[Group] = set()
         queue = [
             Candidate(-most(a, b), False, a.positions, b.positions, a, b) for a, b in self.pairs()
@@ -234,8 +239,8 @@ class Fusion:
             if a in gone or b in gone:
                 continue
 
-            answer = self.ask(a, b)
-            if isinstance(answer, No):
+            answer = self.answer_for(a, b)
+            if isinstance(answer, No) or self.order.between(a, b):
                 continue
             if candidate.is_known:
                 self.fuse(a, b, answer)
@@ -250,22 +255,12 @@ class Fusion:
         both = join(a, b)
         assert both is not None
         self.done.append(Decision(str(a), str(b), answer))
-        self.groups = [both if group is a else group for group in self.groups if group is not b]
 
-        self.needs[both] = (self.needs.pop(a) | self.needs.pop(b)) - {a, b}
-        inside = self.bits[a] | self.bits[b]
-        earlier = (self.before.pop(a) | self.before.pop(b)) & ~inside
-        self.bits[both] = inside
-        self.before[both] = earlier
-
-        # Whoever needed one of them needs all of both.
-        for group in self.groups:
-            if self.before[group] & inside:
-                self.before[group] |= earlier | inside
-            needs = self.needs[group]
-            if needs & {a, b}:
-                needs -= {a, b}
-                needs.add(both)
+        slot = self.slot_of.pop(a)
+        del self.slots[self.slot_of.pop(b)]
+        self.slots[slot] = both
+        self.slot_of[both] = slot
+        self.order.merge(a, b, both)
 
     def pairs(self) -> list[tuple[Group, Group]]:
         """Pairs with something between them: one reads what the other writes, or both read the same."""
@@ -310,17 +305,24 @@ class Fusion:
         return list(pairwise(small))
 
     def ask(self, a: Group, b: Group) -> Fuse | No:
-        """The answer about a pair: what `can_fuse` says, if it is legal at all."""
+        """The answer about a pair, and if another group keeps them apart, which one."""
+        answer = self.answer_for(a, b)
+        if isinstance(answer, No):
+            return answer
+
+        via = min(self.order.known_between(a, b), key=by_position, default=None)
+        if via is None:
+            return answer
+        return No(
+            f"between them runs {via}, which needs the first and is needed by the second",
+            answer.saved,
+        )
+
+    def answer_for(self, a: Group, b: Group) -> Fuse | No:
+        """The answer about a pair, whatever lies between them."""
         if (a, b) not in self.answers:
             self.answers[a, b] = self.opinion(a, b)
-
-        answer = self.answers[a, b]
-        if isinstance(answer, Fuse) and (via := self.path(a, b)):
-            return No(
-                f"between them runs {via}, which needs the first and is needed by the second",
-                answer.saved,
-            )
-        return answer
+        return self.answers[a, b]
 
     def opinion(self, a: Group, b: Group) -> Fuse | No:
         """What `can_fuse` says. A learner's own may say yes to what is not legal."""
@@ -330,16 +332,6 @@ class Fusion:
             if isinstance(legal, No):
                 return legal
         return answer
-
-    def path(self, a: Group, b: Group) -> Group | None:
-        """A third group on a way from one to the other: fused, they would have to run both before and after it."""
-        between = []
-        for first, last in ((a, b), (b, a)):
-            for group in self.needs[last]:
-                if group is not first and self.before[group] & self.bits[first]:
-                    between.append(group)
-
-        return min(between, key=by_position, default=None)
 
     def is_returned(self, group: Group) -> bool:
         """True if an output of the program is stored here."""
@@ -426,16 +418,6 @@ class Fusion:
         """True if the buffer that is read is not small beside `size` bytes."""
         return MUCH_LARGER * self.usage.buffers[access.buffer].nbytes > size
 
-    def in_order(self) -> list[Group]:
-        """Each group after those that it needs; where there is a choice, in program order."""
-        left = sorted(self.groups, key=lambda group: max(group.positions))
-        order: dict[Group, None] = {}
-        while left:
-            group = next(each for each in left if self.needs[each] <= order.keys())
-            left.remove(group)
-            order[group] = None
-        return list(order)
-
     def kernel(self, group: Group, names: Counter[str]) -> Kernel:
         """The group as a kernel, with a name that no other has. `names` counts those in use."""
         first = group.nodes[0]
@@ -472,22 +454,3 @@ def most(a: Group, b: Group) -> int:
     read_by_both = sum(buffer.nbytes for buffer in a.reads & b.reads)
     passed_on = sum(buffer.nbytes for buffer in a.writes & b.reads)
     return read_by_both + 2 * passed_on
-
-
-def dependencies(groups: Sequence[Group]) -> dict[Group, set[Group]]:
-    """For each group those that must run before it: who wrote what it reads, and of those with an effect who comes before."""
-    writer = {buffer.name: group for group in groups for buffer in group.writes}
-    needs: dict[Group, set[Group]] = {}
-    for group in groups:
-        needs[group] = {writer[b.name] for b in group.reads if b.name in writer} - {group}
-
-    acting = [group for group in groups if has_effect(group)]
-    for before, after in pairwise(acting):
-        needs[after].add(before)
-    return needs
-
-
-def has_effect(group: Group) -> bool:
-    """True for a call that does more than compute."""
-    first = group.nodes[0]
-    return isinstance(first, ExternKernel) and first.acts

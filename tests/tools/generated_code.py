@@ -4,7 +4,7 @@
     python tests/tools/generated_code.py after --count 500       (with the second)
     diff -r before after
 
-In:  seeds of `random_graphs`, and the programs of `tests/tools/programs.py`.
+In:  seeds of `random_graphs`, and the programs of `tests/tools/programs.py`; with `--growing N` the long ones of `growing.py`, too.
 Out: one file for each program and each language: what the scheduler decided, where buffers live, every kernel, and
      the program around them. The last line printed is one digest of all files.
 
@@ -20,11 +20,12 @@ import re
 import signal
 import sys
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from random import Random
 from typing import Any
 
+import growing
 import programs
 import random_graphs
 import torch
@@ -108,12 +109,23 @@ def always(producer: object, consumer: object) -> Fuse:
 def named_program(name: str, codegen: str) -> str:
     """What is generated when a program of `programs` is compiled and called."""
     function, make = programs.PROGRAMS[name]
+    return generated_for(function, make(), codegen)
+
+
+def grown_program(kind: str, count: int, train: bool, codegen: str) -> str:
+    """What is generated for a program of `growing` with about `count` operations."""
+    function, args = growing.GROWING[kind](count)
+    return generated_for(function, [arg.requires_grad_(train) for arg in args], codegen)
+
+
+def generated_for(function: Callable[..., Any], args: Sequence[Any], codegen: str) -> str:
+    """What is generated when a function is compiled and called."""
     kept: list[str] = []
     pipeline = Pipeline(build=printed(kept, codegen, {}))
     cl.reset()
     torch.manual_seed(0)
     try:
-        cl.compile(function, pipeline=pipeline, options={"codegen": codegen})(*make())
+        cl.compile(function, pipeline=pipeline, options={"codegen": codegen})(*args)
     except Exception as error:
         kept.append(f"raises {type(error).__name__}")
 
@@ -126,6 +138,7 @@ def main() -> None:
     parser.add_argument("--start", type=int, default=0)
     parser.add_argument("--count", type=int, default=500)
     parser.add_argument("--programs", action=argparse.BooleanOptionalAction, default=True)
+    parser.add_argument("--growing", type=int, default=0, help="operations of the long programs")
     args = parser.parse_args()
 
     args.folder.mkdir(parents=True, exist_ok=True)
@@ -137,6 +150,10 @@ def main() -> None:
         jobs[f"seed_{seed:05}"] = functools.partial(random_graph, seed)
     for name in programs.PROGRAMS if args.programs else ():
         jobs[name] = functools.partial(named_program, name)
+    for kind in growing.GROWING if args.growing else ():
+        for train in (False, True):
+            name = f"{kind}_{args.growing}_{'train' if train else 'forward'}"
+            jobs[name] = functools.partial(grown_program, kind, args.growing, train)
 
     digest = hashlib.sha256()
     for name, job in jobs.items():
