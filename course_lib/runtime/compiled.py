@@ -91,6 +91,7 @@ def print_kernels(
     """The source of each kernel, under a name of its own."""
     sources: dict[FusedKernel, KernelSource] = {}
     taken: set[str] = set()
+    buffers = graph.buffers
     for kernel in schedule.kernels:
         if not isinstance(kernel, FusedKernel):
             continue
@@ -104,7 +105,7 @@ def print_kernels(
         kernel_to_print = replace(kernel, fixed=None if sizes_are_fixed else graph.fixed)
 
         printer = triton_source if in_triton else cpp_source
-        sources[kernel] = printer(kernel_to_print, graph.buffers, name)
+        sources[kernel] = printer(kernel_to_print, buffers, name)
     return sources
 
 

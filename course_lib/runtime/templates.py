@@ -147,7 +147,7 @@ def piece(graph: LoopGraph, ends: Ends) -> LoopGraph:
         is_input = bool(names_of([node]) & ends.reads)
         if not is_input and not acts(node):
             inside.append(node)
-    live, _ = live_nodes(inside, record_all(inside, graph.buffers), set(ends.stores))
+    live, _ = live_nodes(inside, record_all(inside, graph.buffers, {}), set(ends.stores))
     return LoopGraph([*inputs], live, outputs)
 
 

@@ -86,9 +86,15 @@ def record(node: LoopNode, buffers: Mapping[str, Buffer]) -> Body:
     return Body(tuple(reads), write, tuple(used), tuple(operations))
 
 
-def record_all(nodes: Iterable[Node], buffers: Mapping[str, Buffer]) -> dict[Node, Body]:
-    """The body of every loop node."""
-    return {node: record(node, buffers) for node in nodes if not isinstance(node, ExternKernel)}
+def record_all(
+    nodes: Iterable[Node], buffers: Mapping[str, Buffer], known: Mapping[Node, Body]
+) -> dict[Node, Body]:
+    """The body of every loop node; of those in `known` it need not be recorded again."""
+    bodies: dict[Node, Body] = {}
+    for node in nodes:
+        if not isinstance(node, ExternKernel):
+            bodies[node] = known.get(node) or record(node, buffers)
+    return bodies
 
 
 def read_names(node: Node, bodies: Mapping[Node, Body]) -> set[str]:

@@ -73,10 +73,18 @@ class Group(Nest):
     def is_extern(self) -> bool:
         return isinstance(self.nodes[0], ExternKernel)
 
-    @property
+    @cached_property
     def loads(self) -> list[Access]:
         """Every element that the bodies read."""
         return [access for member in self.members for access in member.body.reads]
+
+    @cached_property
+    def indices(self) -> dict[str, set[Linear]]:
+        """For each buffer that the bodies read: at which indices."""
+        found: dict[str, set[Linear]] = {}
+        for buffer, index in self.loads:
+            found.setdefault(buffer, set()).add(index)
+        return found
 
     @cached_property
     def writes(self) -> frozenset[Buffer]:
@@ -86,7 +94,7 @@ class Group(Nest):
     @cached_property
     def reads(self) -> frozenset[Buffer]:
         """The buffers that come from elsewhere."""
-        names = {access.buffer for access in self.loads}
+        names = set(self.indices)
         for node in self.nodes:
             if isinstance(node, ExternKernel):
                 names |= node.reads
@@ -142,7 +150,7 @@ class Group(Nest):
             return buffer.nbytes
 
         elements = 0
-        for index in {access.index for access in self.loads if access.buffer == buffer.name}:
+        for index in self.indices.get(buffer.name, ()):
             # A place that was looked up may be another one in each iteration.
             is_lookup = not is_size(index.constant)
             loops = [loop for loop in self.loops if is_lookup or index.moves_with(loop.symbol)]

@@ -34,6 +34,10 @@ FEW = 8
 # A buffer is small beside another that is at least so many times as large
 MUCH_LARGER = 8
 NAMED = 5  # Nodes that a kernel is named after
+LONGEST = (
+    32  # Operations of the program that a loop may have in it for being computed again elsewhere
+)
+TURNS = 4  # How often it starts once more with loops inlined. In a long program each turn finds a few more
 
 
 class Decision(NamedTuple):
@@ -101,8 +105,9 @@ def schedule(graph: LoopGraph, can_fuse: CanFuse = can_fuse) -> Schedule:
     removed: list[str] = []
 
     # Each turn starts from single nodes; the next one, if any, has some of them inlined.
-    while True:
-        bodies = record_all(nodes, graph.buffers)
+    bodies: dict[Node, Body] = {}
+    for turns_left in range(TURNS, -1, -1):
+        bodies = record_all(nodes, graph.buffers, bodies)
         nodes, gone = live_nodes(nodes, bodies, graph.returned)
         fusion = Fusion(nodes, bodies, graph, can_fuse)
         if alone is None:
@@ -110,10 +115,12 @@ def schedule(graph: LoopGraph, can_fuse: CanFuse = can_fuse) -> Schedule:
             alone, removed = fusion.alone, gone + repeated
 
         why, pairs = "only a few of its elements are read", fusion.hardly_read()
-        if not pairs:
+        if not pairs or not turns_left:
             fusion.run()
             why, pairs = "cheap to compute again where it is read", fusion.to_inline()
-        if not pairs:
+
+        pairs = short_enough(nodes, pairs)
+        if not pairs or not turns_left:
             break
 
         inlined += dict.fromkeys(f"{pair.producer}: {why}" for pair in pairs)
@@ -129,17 +136,33 @@ def schedule(graph: LoopGraph, can_fuse: CanFuse = can_fuse) -> Schedule:
     return Schedule(kernels, groups, alone, fusion.done + apart, inlined, removed)
 
 
+def short_enough(nodes: Sequence[Node], pairs: Sequence[Inlining]) -> list[Inlining]:
+    """The pairs whose producer is not long by then: one in another in another, each is computed again in each."""
+    producers_of = by_reader(pairs)
+    length: dict[Node, int] = {}
+    for node in nodes:
+        inside = [length[producer] for producer in producers_of.get(node, ())]
+        length[node] = len(node.origins) + sum(n for n in inside if n <= LONGEST)
+
+    return [pair for pair in pairs if length[pair.producer] <= LONGEST]
+
+
 def with_inlined(nodes: Sequence[Node], pairs: Sequence[Inlining]) -> list[Node]:
     """The nodes, each with those producers in its body that `pairs` names for it."""
-    producers_for: dict[Node, list[Node]] = {}
-    for pair in pairs:
-        producers_for.setdefault(pair.reader, []).append(pair.producer)
-
+    producers_of = by_reader(pairs)
     become: dict[Node, Node] = {}
     for node in nodes:
-        producers = [become[producer] for producer in producers_for.get(node, ())]
+        producers = [become[producer] for producer in producers_of.get(node, ())]
         become[node] = inlined_into(node, producers)
     return list(become.values())
+
+
+def by_reader(pairs: Sequence[Inlining]) -> dict[Node, list[Node]]:
+    """For each reader its producers."""
+    producers: dict[Node, list[Node]] = {}
+    for pair in pairs:
+        producers.setdefault(pair.reader, []).append(pair.producer)
+    return producers
 
 
 def inlined_into(node: Node, producers: Sequence[Any]) -> Node:
@@ -228,9 +251,11 @@ class Fusion:
         """
         self.order.look_around()
         gone: set[Group] = set()
-        queue = [
-            Candidate(-most(a, b), False, a.positions, b.positions, a, b) for a, b in self.pairs()
-        ]
+        queue = []
+        for a, b in self.pairs():
+            # What could not be one in the round before cannot be now, either.
+            if (a, b) not in self.answers:
+                queue.append(Candidate(-most(a, b), False, a.positions, b.positions, a, b))
         heapify(queue)
 
         while queue:
@@ -264,10 +289,11 @@ class Fusion:
 
     def pairs(self) -> list[tuple[Group, Group]]:
         """Pairs with something between them: one reads what the other writes, or both read the same."""
-        found = self.producers_with_consumers()
+        readers = self.readers_by_buffer()
+        found = self.producers_with_consumers(readers)
 
         # Two that are alike are a pair once, in one order.
-        for first, second in [*self.siblings(), *self.small_neighbours()]:
+        for first, second in [*siblings(readers), *self.small_neighbours()]:
             if (second, first) not in found:
                 found.add((first, second))
 
@@ -281,22 +307,14 @@ class Fusion:
                 readers.setdefault(buffer.name, []).append(group)
         return readers
 
-    def producers_with_consumers(self) -> set[tuple[Group, Group]]:
+    def producers_with_consumers(
+        self, readers: Mapping[str, Sequence[Group]]
+    ) -> set[tuple[Group, Group]]:
         """Each group with every reader of what it writes."""
-        home = {buffer.name: group for group in self.groups for buffer in group.writes}
         found: set[tuple[Group, Group]] = set()
-        for name, readers in self.readers_by_buffer().items():
-            if name in home:
-                found.update((home[name], reader) for reader in readers)
-        return found
-
-    def siblings(self) -> list[tuple[Group, Group]]:
-        """Readers of the same buffer, each with the next few."""
-        found = []
-        for readers in self.readers_by_buffer().values():
-            loops = [group for group in readers if not group.is_extern]
-            for n, first in enumerate(loops):
-                found += [(first, second) for second in loops[n + 1 : n + SIBLINGS]]
+        for group in self.slots.values():
+            for buffer in group.writes:
+                found.update((group, reader) for reader in readers.get(buffer.name, ()))
         return found
 
     def small_neighbours(self) -> list[tuple[Group, Group]]:
@@ -432,6 +450,16 @@ class Fusion:
 
         alone = sum((self.alone[n].traffic for n in group.positions), 0)
         return to_kernel(group, name, alone - group.traffic)
+
+
+def siblings(readers: Mapping[str, Sequence[Group]]) -> list[tuple[Group, Group]]:
+    """Readers of the same buffer, each with the next few."""
+    found = []
+    for group in readers.values():
+        loops = [each for each in group if not each.is_extern]
+        for n, first in enumerate(loops):
+            found += [(first, second) for second in loops[n + 1 : n + SIBLINGS]]
+    return found
 
 
 def by_position(group: Group) -> tuple[int, ...]:
