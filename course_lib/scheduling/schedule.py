@@ -100,7 +100,7 @@ class Inlining(NamedTuple):
 def schedule(graph: LoopGraph, can_fuse: CanFuse = can_fuse) -> Schedule:
     """Group the nodes of `graph` into kernels."""
     nodes = graph.nodes
-    alone: list[Group] | None = None
+    alone: list[Group] = []
     inlined: list[str] = []
     removed: list[str] = []
 
@@ -110,7 +110,7 @@ def schedule(graph: LoopGraph, can_fuse: CanFuse = can_fuse) -> Schedule:
         bodies = record_all(nodes, graph.buffers, bodies)
         nodes, gone = live_nodes(nodes, bodies, graph.returned)
         fusion = Fusion(nodes, bodies, graph, can_fuse)
-        if alone is None:
+        if turns_left == TURNS:
             repeated = [f"{node} (same as {other})" for node, other in graph.duplicates]
             alone, removed = fusion.alone, gone + repeated
 

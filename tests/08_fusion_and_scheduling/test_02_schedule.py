@@ -33,12 +33,13 @@ def test_asking_late_gives_the_kernels_of_asking_about_all(monkeypatch):
 
     def ask_all(self: Fusion) -> None:
         while True:
+            self.order.look_around()
             answers = [(a, b, self.ask(a, b)) for a, b in self.pairs()]
             wanted = [(a, b, answer) for a, b, answer in answers if isinstance(answer, Fuse)]
             wanted.sort(key=lambda pair: (-pair[2].saved, pair[0].positions, pair[1].positions))
             gone: set[object] = set()
             for a, b, answer in wanted:
-                if a not in gone and b not in gone and not self.path(a, b):
+                if a not in gone and b not in gone and not self.order.between(a, b):
                     self.fuse(a, b, answer)
                     gone |= {a, b}
             if not gone:
