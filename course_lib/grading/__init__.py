@@ -17,12 +17,14 @@ if TYPE_CHECKING:
         check_close,
         check_equal,
         check_graphs,
+        check_keeps,
         check_runs,
         watch_guards,
     )
 
 __all__ = [
-    "CheckFailed", "check", "check_close", "check_equal", "check_graphs", "check_runs", "watch_guards",
+    "CheckFailed", "check", "check_close", "check_equal", "check_graphs", "check_keeps", "check_runs",
+    "watch_guards",
 ]  # fmt: skip
 
 

@@ -71,12 +71,21 @@ def call_behind(statement: ast.stmt, scope: Scope, values: dict[str, Any]) -> as
         if isinstance(getattr(place, "body", None), list):
             continue
         is_about_it = place is statement or used & plain_names(place, values)
-        calls = [node for node in ast.walk(place) if isinstance(node, ast.Call)]
+        calls = [as_asked(node) for node in ast.walk(place) if isinstance(node, ast.Call)]
         for call in sorted(calls, key=lambda call: (call.lineno, call.col_offset)):
             if is_about_it and is_from_a_cell(call.func, values):
                 return call
 
     return None
+
+
+def as_asked(call: ast.Call) -> ast.Call:
+    """`check_keeps(f, x)` calls `f(x)`."""
+    is_by_check = isinstance(call.func, ast.Name) and call.func.id == "check_keeps"
+    if not is_by_check or not call.args:
+        return call
+    made = ast.Call(call.args[0], call.args[1:], [])
+    return ast.copy_location(made, call)
 
 
 def statements_above(statement: ast.stmt, scope: Scope) -> list[ast.stmt]:

@@ -9,6 +9,7 @@ A check never trusts the learner's object to compare itself. An object whose `__
 from __future__ import annotations
 
 import ast
+import copy
 import linecache
 import re
 import sys
@@ -153,6 +154,47 @@ def check_runs(
                 break
         said = f"{type(error).__name__}: {error}{_place(error)}"
         raise CheckFailed(what, why, "an answer", said) from error
+
+
+def check_keeps(function: Callable[..., Any], *inputs: Any, why: str = "") -> Any:
+    """What `function(*inputs)` gives; `CheckFailed` if an input is another afterwards.
+
+    Whoever calls the function goes on with the inputs. Numbers, texts, tensors, arrays, and lists, tuples, sets and dicts of
+    them are compared, to any depth; another object only counts as itself.
+    """
+    before = copy.deepcopy(inputs)
+    result = function(*inputs)
+    for number, (now, then) in enumerate(zip(inputs, before, strict=True), 1):
+        if not _is_kept(now, then):
+            name = getattr(function, "__name__", "the answer")
+            raise CheckFailed(
+                f"input {number} of {name}, after the call",
+                why or "it was changed in place, and the caller goes on with it: work on a copy",
+                then,
+                now,
+            )
+    return result
+
+
+def _is_kept(now: Any, then: Any) -> bool:
+    """Whether an input says what its copy from before the call says."""
+    if type(now) is not type(then):
+        return False
+    if isinstance(then, torch.Tensor):
+        same_kind = now.shape == then.shape and now.dtype == then.dtype
+        return same_kind and torch.equal(now, then)
+    if isinstance(then, np.ndarray):
+        return bool(np.array_equal(now, then))
+    if isinstance(then, (list, tuple)):
+        pairs = list(zip(now, then, strict=False))
+        return len(now) == len(then) and all(_is_kept(n, t) for n, t in pairs)
+    if isinstance(then, dict):
+        return _is_kept(list(now), list(then)) and all(
+            _is_kept(now[key], then[key]) for key in then
+        )
+    if isinstance(then, (*_PLAIN, set, frozenset)):
+        return bool(now == then) or now is then
+    return True
 
 
 def check_graphs(

@@ -25,7 +25,7 @@ HEAD = "What the check did:"
 ERROR_IN = "the error came from the line: "  # of a check that ran the answer itself (`check_runs`)
 _ADDRESS = re.compile(r" at 0x[0-9a-fA-F]+")
 MOST_NAMES, MOST_LETTERS = 5, 160
-_CHECKS = {"check", "check_close", "check_equal", "check_runs", "assert_close"}
+_CHECKS = {"check", "check_close", "check_equal", "check_keeps", "check_runs", "assert_close"}
 _SAY_IT_THEMSELVES = ("CheckFailed", "NotImplementedError")
 
 

@@ -36,7 +36,7 @@ def {nonce}():
     import numpy, torch, course_lib
     # what is loaded late puts functions into modules whose fingerprint is taken
     course_lib.Pipeline
-    from course_lib.grading import CheckFailed, check, check_close, check_equal, check_runs
+    from course_lib.grading import CheckFailed, check, check_close, check_equal, check_keeps, check_runs
     module = sys.modules["{nonce}"] = types.ModuleType("{nonce}")
     exec(compile({source!r}, "<keeper>", "exec"), vars(module))
     module.no_exit(get_ipython())
@@ -103,7 +103,7 @@ if torch.allclose(torch.zeros(2), torch.ones(2)) or torch.equal(torch.zeros(2), 
     silent.append("torch finds different tensors equal")
 mine = get_ipython().user_ns
 keeper = sys.modules[nonce].keeper
-genuine = {key: getattr(checks, key) for key in ("check", "check_equal", "check_close", "check_runs", "CheckFailed")}
+genuine = {key: getattr(checks, key) for key in ("check", "check_equal", "check_close", "check_keeps", "check_runs", "CheckFailed")}
 genuine |= {key: sys.modules[name] for key, name in (("torch", "torch"), ("cl", "course_lib"), ("np", "numpy"))
             if name in sys.modules}
 standing = sorted(key for key in genuine if mine.get(key) is genuine[key])

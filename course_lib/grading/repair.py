@@ -22,6 +22,8 @@ from .marks import assembled
 from .notebooks import CourseError, Lesson, Notebook, grading_metadata, read, to_text
 from .reader import notebook_from
 
+EDGES = " _-.,+"
+
 
 @dataclass
 class Repaired:
@@ -69,13 +71,25 @@ def write_repaired(found: Collected, course: list[Lesson], folder: Path) -> Repa
         if item.text is None:
             done.left.append(f"{item.key}: {item.trouble}")
             continue
-        path = folder / file_name(item.student) / item.lesson / f"{item.lesson}.ipynb"
+        path = folder_of(item.student, folder) / item.lesson / f"{item.lesson}.ipynb"
         try:
             done.written += write_file(path, _bytes_of(item, lesson), folder)
         except OSError as error:
             raise CourseError(f"{path} cannot be written ({error.strerror}).") from None
 
     return done
+
+
+def folder_of(student: str, folder: Path) -> Path:
+    """The student's folder. One that is there keeps its name, whatever signs it has: by another name nbgrader sees a second student."""
+    there = [path for path in folder.iterdir() if path.is_dir()] if folder.is_dir() else []
+    same = [path for path in there if path.name == student]
+    # `collect` leaves such signs away at both ends of a name
+    nearly = [path for path in there if path.name.strip(EDGES) == student.strip(EDGES)]
+    for found in (same, nearly):
+        if len(found) == 1:
+            return found[0]
+    return folder / file_name(student)
 
 
 def _bytes_of(item: Submission, lesson: Lesson) -> bytes:

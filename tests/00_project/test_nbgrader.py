@@ -155,6 +155,17 @@ def test_repair_keeps_the_file_as_it_was_and_is_done_once(tiny, monkeypatch, cap
     assert "1 submissions, 0 files written" in capsys.readouterr().out
 
 
+@pytest.mark.parametrize("student", ['Example, Ann "A."', "a: b?", "Zoë Müller", "ann.", " ann "])
+def test_a_student_keeps_the_folder_whatever_its_name(tiny, monkeypatch, student):
+    """Under another name nbgrader would see a second student, and mark the unrepaired file of the first."""
+    monkeypatch.chdir(tiny.root)
+    path = submit(tiny, student, split)
+    before = path.read_bytes()
+    assert main(["repair", "submitted"]) == 0
+    students = [p.name for p in (tiny.root / "submitted").iterdir() if p.name != ".earlier"]
+    assert students == [student] and path.read_bytes() != before
+
+
 def test_what_cannot_be_repaired_is_named_and_left(tiny, monkeypatch, capsys):
     monkeypatch.chdir(tiny.root)
     submit(tiny, "ann")
@@ -187,7 +198,7 @@ def test_nbgraders_own_flow_gives_right_answers_their_points(tiny, monkeypatch):
         submit(tiny, name, double=f"    {noise}\n    {RIGHT}")
     for name, change in ODD.items():
         submit(tiny, name, change)
-    submit(tiny, "Example, Ann")
+    submit(tiny, 'Example, Ann "A."')
     submit(tiny, "wrong", double="    return numbers")
     submit(
         tiny, "wrong and noisy", double="    import warnings\n    warnings.warn('x')\n    return 1"
@@ -201,5 +212,5 @@ def test_nbgraders_own_flow_gives_right_answers_their_points(tiny, monkeypatch):
     with (root / "grades.csv").open(encoding="utf-8-sig", newline="") as file:
         scores = {row["student_id"]: float(row["score"]) for row in csv.DictReader(file)}
     wrong = {"wrong": 3.0, "wrong and noisy": 3.0}
-    assert scores == {**dict.fromkeys((*NOISES, *ODD, "Example, Ann"), 5.0), **wrong}
+    assert scores == {**dict.fromkeys((*NOISES, *ODD, 'Example, Ann "A."'), 5.0), **wrong}
     assert (root / "feedback" / "wrong" / tiny.name / f"{tiny.name}.html").is_file()

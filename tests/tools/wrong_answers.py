@@ -4,6 +4,7 @@ In:  a lesson and a kind of mistake. Out: the lesson's notebook with that mistak
 
     python tests/tools/wrong_answers.py 4                  # lesson 4: every kind, every message
     python tests/tools/wrong_answers.py --kinds number,raises
+    python tests/tools/wrong_answers.py --spoiled          # answers that change their inputs: seen, not seen, nothing to change
 
 A mistake is made in the solution's own functions, by its syntax tree: so each new exercise is covered without a word.
 The notebook runs in a fork of this process (`light_executor`), with the grader's cells round each check, as in `course check`.
@@ -14,7 +15,9 @@ from __future__ import annotations
 import argparse
 import ast
 import copy
+import os
 import sys
+import tempfile
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -53,14 +56,44 @@ def one_less(value):
 
 
 def spoil(*values):
-    """Change what was given."""
+    """Change what was given, where it can be changed; note that in the file that WRONG_ANSWERS_SPOILED names, if it does."""
+    import os
+
+    changed = [one for one in map(spoiled, values) if one]
+    path = os.environ.get("WRONG_ANSWERS_SPOILED")
+    if changed and path:
+        with open(path, "a") as file:
+            file.write(" ".join(changed) + "\\n")
+
+
+def spoiled(value):
+    """The kind of value that was changed in place; nothing for one that cannot be changed."""
+    import collections
+
+    import numpy as np
     import torch
 
-    for value in values:
-        if isinstance(value, (list, dict, set)):
-            value.clear()
-        elif isinstance(value, torch.Tensor) and value.is_floating_point() and not value.requires_grad:
-            value.add_(1)
+    if isinstance(value, (list, dict, set, collections.deque)) and value:
+        value.clear()
+        return type(value).__name__
+    if isinstance(value, torch.Tensor) and value.numel():
+        if value.is_inference() or value.is_leaf and value.requires_grad:
+            return ""
+        with torch.no_grad():
+            changed = value.logical_not_() if value.dtype == torch.bool else value.add_(1)
+        return "Tensor" if changed is value else ""
+    if isinstance(value, np.ndarray) and value.size and value.flags.writeable:
+        value += 1
+        return "array"
+    inside = ()
+    if isinstance(value, tuple):
+        inside = value
+    elif type(value).__module__.startswith(("course_lib", "__main__")):
+        # a record or a stage's object: what its lists and dicts hold
+        names = [*getattr(value, "__dict__", ()), *getattr(type(value), "__slots__", ())]
+        parts = [getattr(value, name, None) for name in names]
+        inside = [part for part in parts if isinstance(part, (list, dict, set))]
+    return " ".join(one for one in map(spoiled, inside) if one)
 '''
 
 
@@ -138,7 +171,10 @@ def raises(function: Function) -> None:
 
 
 def mutates_its_input(function: Function) -> None:
-    given = [one.arg for one in function.args.args if one.arg != "self"]
+    args = function.args
+    more = [one for one in (args.vararg,) if one is not None]
+    named = [*args.posonlyargs, *args.args, *args.kwonlyargs, *more]
+    given = [one.arg for one in named if one.arg != "self"]
     if given:
         said = ", ".join(given)
         change_returns(function, lambda text: f"result = {text}\nspoil({said})\nreturn result")
@@ -192,15 +228,32 @@ def wrong(source: str, kind: str) -> str:
     return f"{HELPERS}\n\n{text}" if "one_less(" in text or "spoil(" in text else text
 
 
-def with_mistakes(lesson: Lesson, kind: str) -> Notebook:
-    """The exercise as a learner hands it in, each answer with this mistake."""
+def with_mistakes(lesson: Lesson, kind: str, only: set[str] | None = None) -> Notebook:
+    """The exercise as a learner hands it in, each answer with this mistake, or `only` those of these cells."""
     solution = read(lesson.solution)
     nb = copy.deepcopy(exercise_from(solution))
     answers = {cell.id: cell.source for cell in solution.cells if is_solution(cell)}
     for cell in nb.cells:
         if cell.id in answers:
-            cell.source = wrong(answers[cell.id], kind)
+            is_wrong = only is None or cell.id in only
+            cell.source = wrong(answers[cell.id], kind) if is_wrong else answers[cell.id]
     return nb
+
+
+def spoiled_by(lesson: Lesson) -> list[tuple[Mark, str]]:
+    """For each answer, alone with the mistake `mutates`: its mark, and what of its inputs was changed ("" for nothing).
+
+    One answer at a time: an input that one answer spoils must not fail the checks of another.
+    """
+    solution = read(lesson.solution)
+    answers = [cell.id for cell in solution.cells if is_solution(cell)]
+    found = []
+    for place, answer in enumerate(answers):
+        with tempfile.NamedTemporaryFile("r", suffix=".spoiled") as file:
+            os.environ["WRONG_ANSWERS_SPOILED"] = file.name
+            marks = light_marks(with_mistakes(lesson, "mutates", {answer}), solution)
+            found.append((marks[place], " ".join(sorted(set(file.read().split())))))
+    return found
 
 
 def marks_for(lesson: Lesson, kind: str) -> list[Mark]:
@@ -235,14 +288,32 @@ def said_of(lesson: Lesson, kind: str) -> list[Said]:
     ]
 
 
+def tell_spoiled(asked: list[Lesson]) -> int:
+    """A line for each answer; the number of those that change an input and have all points."""
+    unseen = 0
+    for lesson in asked:
+        for mark, changed in spoiled_by(lesson):
+            seen = "changes nothing" if not changed else "NOT SEEN" if mark.full else "seen"
+            unseen += seen == "NOT SEEN"
+            print(f"{seen:<16}{lesson.name} {mark.grade_id} {changed}")
+            if seen == "seen":
+                print("".join(f"     {line}\n" for line in mark.reason.strip().splitlines()))
+            sys.stdout.flush()
+    return unseen
+
+
 def main(arguments: list[str] | None = None) -> int:
     options = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     options.add_argument("lesson", nargs="*")
     options.add_argument("--kinds", default=",".join(KINDS))
+    options.add_argument("--spoiled", action="store_true")
     chosen = options.parse_args(arguments)
 
     all_lessons = lessons(ROOT)
     asked = [find_lesson(ROOT, one) for one in chosen.lesson] or all_lessons
+    if chosen.spoiled:
+        return tell_spoiled(asked)
+
     bare = 0
     for lesson in asked:
         for kind in chosen.kinds.split(","):
