@@ -9,8 +9,8 @@ A check never trusts the learner's object to compare itself. An object whose `__
 from __future__ import annotations
 
 import ast
-import copy
 import linecache
+import operator
 import re
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -159,10 +159,10 @@ def check_runs(
 def check_keeps(function: Callable[..., Any], *inputs: Any, why: str = "") -> Any:
     """What `function(*inputs)` gives; `CheckFailed` if an input is another afterwards.
 
-    Whoever calls the function goes on with the inputs. Numbers, texts, tensors, arrays, and lists, tuples, sets and dicts of
-    them are compared, to any depth; another object only counts as itself.
+    Whoever calls the function goes on with the inputs. Tensors, arrays, lists, tuples, sets and dicts are compared by what is
+    in them, to any depth; another object counts as itself.
     """
-    before = copy.deepcopy(inputs)
+    before = _copied(inputs)
     result = function(*inputs)
     for number, (now, then) in enumerate(zip(inputs, before, strict=True), 1):
         if not _is_kept(now, then):
@@ -176,25 +176,57 @@ def check_keeps(function: Callable[..., Any], *inputs: Any, why: str = "") -> An
     return result
 
 
+def _copied(value: Any) -> Any:
+    """The value with every container and tensor in it copied; all else is the same object."""
+    if isinstance(value, torch.Tensor):
+        return value.detach().clone()
+    if isinstance(value, np.ndarray):
+        return value.copy()
+    if isinstance(value, dict):
+        return {key: _copied(one) for key, one in value.items()}
+    if isinstance(value, (list, tuple)):
+        parts = [_copied(one) for one in value]
+        return tuple(parts) if isinstance(value, tuple) else parts
+    if isinstance(value, (set, frozenset)):
+        return set(value)
+    return value
+
+
 def _is_kept(now: Any, then: Any) -> bool:
     """Whether an input says what its copy from before the call says."""
-    if type(now) is not type(then):
-        return False
-    if isinstance(then, torch.Tensor):
-        same_kind = now.shape == then.shape and now.dtype == then.dtype
-        return same_kind and torch.equal(now, then)
-    if isinstance(then, np.ndarray):
-        return bool(np.array_equal(now, then))
-    if isinstance(then, (list, tuple)):
-        pairs = list(zip(now, then, strict=False))
-        return len(now) == len(then) and all(_is_kept(n, t) for n, t in pairs)
-    if isinstance(then, dict):
-        return _is_kept(list(now), list(then)) and all(
-            _is_kept(now[key], then[key]) for key in then
-        )
-    if isinstance(then, (*_PLAIN, set, frozenset)):
-        return bool(now == then) or now is then
-    return True
+    for kinds, same in _KEPT:
+        if isinstance(then, kinds):
+            return isinstance(now, kinds) and same(now, then)
+    return now is then or (type(then) in _PLAIN and _same(now, then))
+
+
+def _same_tensor(now: torch.Tensor, then: torch.Tensor) -> bool:
+    looks_same = now.shape == then.shape and now.dtype == then.dtype
+    return looks_same and torch.allclose(now, then, rtol=0, atol=0, equal_nan=True)
+
+
+def _same_array(now: np.ndarray, then: np.ndarray) -> bool:
+    looks_same = now.shape == then.shape and now.dtype == then.dtype
+    # NaN is not equal to itself
+    return looks_same and bool(np.all((now == then) | ((now != now) & (then != then))))
+
+
+def _same_dict(now: dict[Any, Any], then: dict[Any, Any]) -> bool:
+    return list(now) == list(then) and all(_is_kept(now[key], then[key]) for key in then)
+
+
+def _same_items(now: Sequence[Any], then: Sequence[Any]) -> bool:
+    pairs = zip(now, then, strict=False)
+    return len(now) == len(then) and all(_is_kept(one, other) for one, other in pairs)
+
+
+_KEPT: tuple[tuple[tuple[type, ...], Callable[[Any, Any], bool]], ...] = (
+    ((torch.Tensor,), _same_tensor),
+    ((np.ndarray,), _same_array),
+    ((dict,), _same_dict),
+    ((list, tuple), _same_items),
+    ((set, frozenset), operator.eq),
+)
 
 
 def check_graphs(

@@ -13,6 +13,7 @@ from course_lib.grading import (
     check_close,
     check_equal,
     check_graphs,
+    check_keeps,
     check_runs,
     watch_guards,
 )
@@ -225,3 +226,65 @@ def test_in_a_notebook_a_failed_check_shows_its_text_and_no_lines_of_the_course(
     said = "".join(capsys.readouterr())
     assert "CheckFailed: \nWhat:     a sum\nWhy:      it is\n" in said and "Expected: 2" in said
     assert "checks.py" not in said and "Traceback" not in said
+
+
+def clears(value):
+    value.clear()
+
+
+def adds_one(value):
+    value += 1
+
+
+def inner_item(value):
+    value[0][1] = 7
+
+
+CHANGED = {
+    "a list": (clears, [1, 2]),
+    "a dict": (clears, {"a": 1}),
+    "a set": (clears, {1}),
+    "a dict's order": (lambda d: d.update(a=d.pop("a")), {"a": 1, "b": 2}),
+    "a list in a list": (inner_item, [[1, 2]]),
+    "a tensor in a tuple": (lambda pair: pair[0].add_(1), (torch.zeros(2),)),
+    "a tensor": (adds_one, torch.ones(2)),
+    "a tensor of bools": (lambda x: x.logical_not_(), torch.tensor([True, False])),
+    "a tensor's shape": (lambda x: x.resize_(1), torch.ones(2)),
+    "an array": (adds_one, np.ones(2)),
+    "an object in a list": (lambda items: items.__setitem__(0, object()), [object()]),
+    "a tensor put in place of a number": (lambda items: items.__setitem__(0, X), [1.0]),
+    "one that claims to be equal": (lambda items: items.__setitem__(0, SaysYes()), [X]),
+}
+
+
+@pytest.mark.parametrize("what", CHANGED)
+def test_an_answer_that_changes_an_input_is_seen(what):
+    change, given = CHANGED[what]
+    with pytest.raises(CheckFailed, match=r"(?s)input 2 of answer, after the call.*in place"):
+        check_keeps(answer_that(change), 1, given)
+
+
+def answer_that(change):
+    def answer(number, value):
+        change(value)
+        return number
+
+    return answer
+
+
+KEPT = ([1, [2.5, "a"]], {"a": {1}}, float("nan"), torch.tensor([float("nan"), 1.0]),
+        np.array([np.nan]), object(), (X, [X]), torch.nn.Parameter(X.clone()), None, X.bool())  # fmt: skip
+
+
+@pytest.mark.parametrize("given", KEPT, ids=lambda given: type(given).__name__)
+def test_an_answer_that_leaves_its_inputs_gives_its_result(given):
+    assert check_keeps(lambda value: value, given) is given
+    # an item that is written anew and says the same is no change
+    assert check_keeps(lambda items: items.__setitem__(0, float("1e9")), [float("1e9")]) is None
+
+
+def test_the_message_shows_the_input_before_and_after():
+    with pytest.raises(CheckFailed) as failed:
+        check_keeps(answer_that(clears), 1, [3, 4], why="the list is the caller's")
+    assert "Why:      the list is the caller's" in str(failed.value)
+    assert "Expected: [3, 4]\nGot:      []" in str(failed.value)
