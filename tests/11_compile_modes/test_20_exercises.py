@@ -236,6 +236,9 @@ WRONG = {
             '*(f"    {line}" for line in epilogue)', '*(f"        {line}" for line in epilogue)'
         ),
         "no epilogue": edit('        *(f"    {line}" for line in epilogue),\n', ""),
+        "two of three pointers": edit('*extra, "out"', '*extra[:2], "out"'),
+        "each line once": edit("for line in epilogue", "for line in dict.fromkeys(epilogue)"),
+        "sums in float64": edit("tl.float32", "tl.float64"),
         "no rows masked in the load": edit(
             "(i < M) & (k[None, :] < K), 0.0", "(i > -1) & (k[None, :] < K), 0.0"
         ),

@@ -204,6 +204,10 @@ WRONG = {
             "server.answer(question, [[1] * border] * batch)",
             "server.answer(question, torch.randint(64, (batch, border)).tolist())",
         ),
+        "another number of threads": edit(
+            "server.dice.set_state(dice)",
+            "server.dice.set_state(dice)\n    torch.set_num_threads(torch.get_num_threads() + 1)",
+        ),
         "the dice roll": edit("    server.dice.set_state(dice)\n", ""),
         "new dice": edit("server.dice.set_state(dice)", "server.dice.manual_seed(14)"),
     },
