@@ -42,6 +42,8 @@ OVER_A_LIMIT = {
 # a line of a traceback that is marked: `---> 5     return sum(x)`
 _ARROW = re.compile(r"^-+> *(\d+) ?(.*)$")
 _FRAME = re.compile(r"^(Cell In|File |<)")
+# the last line of a note of `explained`: the source line behind the place
+_RAISED_AT = re.compile(r"the error came from line \d+[^:]*: (.*)")
 _NOT_DEFINED = re.compile(r"name '(\w+)' is not defined")
 
 

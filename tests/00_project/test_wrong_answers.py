@@ -5,7 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from wrong_answers import KINDS, functions_to_write, said_of, wrong
+from messages_of_checks import messages, messages_of
+from wrong_answers import KINDS, functions_to_write, said_of, spoiled_by, wrong
 
 from course_lib.grading.notebooks import is_solution, lessons, read
 
@@ -35,3 +36,39 @@ def test_the_kinds_of_mistakes():
     assert made["nothing"] == "pass" and made["number"] == "return 3"
     assert made["sign"] == "return -(x + 1)" and made["prints"].startswith("print(x + 1)")
     assert "spoil(x)" in made["mutates"] and "one_less(x + 1)" in made["one less"]
+
+
+# answers that may change what they are given, and why nobody reads it afterwards
+MAY_CHANGE = {
+    "test_diagnose": "a Recorded is made for this one call, and its lists are its own",
+}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("lesson", LESSONS, ids=str)
+def test_an_answer_that_changes_its_inputs_has_no_points(lesson):
+    unseen = [
+        mark.grade_id
+        for mark, changed in spoiled_by(lesson)
+        if changed and mark.full and mark.grade_id not in MAY_CHANGE
+    ]
+    assert unseen == []
+
+
+@pytest.mark.parametrize("lesson", LESSONS, ids=str)
+def test_every_message_of_the_checks_says_what_was_looked_at_and_what_came(lesson):
+    bad = [f"{one}: {one.complaint}" for one in messages(lesson) if one.complaint]
+    assert bad == []
+
+
+def test_what_is_complained_about_in_a_message():
+    bad = [
+        "assert f(1) == 2",
+        "torch.testing.assert_close(f(x), y)",
+        "check(f(1) == 2, '')",
+        "check(f(1) == 2, 'f of 1')",
+        "check_equal(f(1), 2)",
+    ]
+    good = ["check(f(1) == 2, 'f of 1', 'why')", "check_equal(f(1), 2, 'f of 1')"]
+    assert all(one.complaint for text in bad for one in messages_of("01", "test_f", text))
+    assert not any(one.complaint for text in good for one in messages_of("01", "test_f", text))
