@@ -167,8 +167,8 @@ class Pipeline:
                 return f"the stage '{stage}' is not the library's own"
         if codegen not in ("auto", "cpp") or self.cudagraphs or self.templates:
             return "only kernels in C++ take all sizes"
-        if differentiate:
-            return "backward is compiled for numbers"
+        if differentiate and autograd.active_module() is not None:
+            return "the graph is cut in pieces, one for each bucket of DDP"
 
         values = [node.meta["val"] for node in gm.graph.find_nodes(op="placeholder")]
         if any(isinstance(x, torch.Tensor) and x.device.type != "cpu" for x in values):
@@ -188,7 +188,11 @@ class Pipeline:
         known = sizes.Sizes(inputs)
         with sizes.compiling_for(known), capture.recording_mode():
             try:
-                program = self.compile_forward(graph, codegen)
+                if differentiate:
+                    compile_piece = partial(self.compile_with_gradients, codegen=codegen)
+                    program = autograd.in_pieces(graph, compile_piece)
+                else:
+                    program = self.compile_forward(graph, codegen)
             except NotImplementedError as problem:
                 raise sizes.NeedsNumbers(str(problem)) from problem
         known.open = False
@@ -213,10 +217,17 @@ class Pipeline:
         forward = self.compile_graph(parts.forward, codegen)
         backward = self.compile_graph(parts.backward, codegen)
 
+        known = sizes.current()
+
         def compile_later(graph: fx.GraphModule) -> Program:
             # when backward runs, and finds that some results were not used
-            with apart_from_hooks(), capture.recording_mode():
-                return self.compile_graph(graph, codegen)
+            with apart_from_hooks(), capture.recording_mode(), sizes.compiling_for(known):
+                try:
+                    return self.compile_graph(graph, codegen)
+                except sizes.NeedsNumbers as problem:
+                    assert known is not None
+                    events.emit(events.FellBack(autograd.runtime.OP_BY_OP, str(problem)))
+                    return autograd.with_numbers_for_sizes(graph, known)
 
         return autograd.differentiable(
             forward,
@@ -301,6 +312,9 @@ def with_numbers(program: Program, lifted: Any, gm: fx.GraphModule) -> Program:
     """A program that is given numbers as tensors, behind its inputs."""
 
     def run(*args: Any) -> tuple[Any, ...]:
+        if autograd.hooks_for_saved_tensors():
+            # they are not to see the tensors that stand for numbers
+            return fall_back(gm, autograd.runtime.HOOKS)(*args)
         numbers = lifted.values(args)
         if numbers is None:
             return fall_back(gm, "a number is too large for the kernels")(*args)

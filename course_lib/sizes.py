@@ -70,12 +70,14 @@ class Sizes:
         self.ours: dict[sympy.Symbol, SizeSymbol] = {}
         self.theirs: dict[SizeSymbol, sympy.Symbol] = {}
         self.places: dict[SizeSymbol, Place] = {}
+        self.as_given: dict[SizeSymbol, torch.SymInt] = {}
         for place, value in places_in(inputs):
             symbol = value.node.expr
             if symbol.is_Symbol and symbol not in self.ours:
                 name = f"s{len(self.ours)}"
                 mine = SizeSymbol(name, integer=True, positive=True)
                 self.ours[symbol], self.theirs[mine], self.places[mine] = mine, symbol, place
+                self.as_given[mine] = value
 
         self.numbers = {symbol for symbol in self.ours if self.is_number(symbol)}
         self.hints = {mine: self.hint_of(symbol) for mine, symbol in self.theirs.items()}
@@ -103,11 +105,18 @@ class Sizes:
 
     def function(self, formulas: Any) -> Callable[[Sequence[Any]], Any]:
         """A function of the inputs of a call that gives the same tuples with numbers for sizes."""
+        compute = self.function_of_values(formulas)
+        return lambda inputs: compute(*self.values(inputs))
+
+    def function_of_values(self, formulas: Any) -> Callable[..., Any]:
+        """The same as a function of the symbols' values."""
         names = {mine: f"s{n}" for n, mine in enumerate(self.places)}
         symbols = {mine: sympy.Symbol(name, integer=True) for mine, name in names.items()}
         text = source_of(formulas, symbols)
-        compute = eval(f"lambda {', '.join(names.values())}: {text}", {"math": math})
-        return lambda inputs: compute(*self.values(inputs))
+        compute: Callable[..., Any] = eval(
+            f"lambda {', '.join(names.values())}: {text}", {"math": math}
+        )
+        return compute
 
     def of(self, value: Any) -> Any:
         """A `SymInt` as a `Size` (or as an int, if it is known); other values as they are."""

@@ -18,7 +18,7 @@ import torch
 from torch import fx
 
 from course_lib.autograd.partition import downstream
-from course_lib.written import traceable
+from course_lib.written import quiet, traceable
 
 aten = torch.ops.aten
 MOVES = {
@@ -108,11 +108,13 @@ def copy_of(
             return twin[arg]
         fake: Any = arg.meta["val"]
         options = {"dtype": fake.dtype, "device": fake.device, "pin_memory": False}
-        zeros = graph.call_function(aten.full.default, (list(fake.shape), 0), options)
+        with quiet():
+            zeros = graph.call_function(aten.full.default, (list(fake.shape), 0), options)
         zeros.meta = {
             **arg.meta,
             "val": torch.empty_like(fake, memory_format=torch.contiguous_format),
         }
         return zeros
 
-    return graph.node_copy(node, argument)
+    with quiet():  # torch warns of symbolic sizes among arguments
+        return graph.node_copy(node, argument)

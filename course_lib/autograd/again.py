@@ -24,6 +24,7 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 
 from course_lib import capture
 from course_lib.autograd.effects import draws
+from course_lib.autograd.forms import Forms
 from course_lib.autograd.partition import Partition, upstream
 from course_lib.autograd.result_hooks import Watched
 from course_lib.autograd.signature import Signature
@@ -51,6 +52,7 @@ class Noted(NamedTuple):
     values: list[Note]
     held: dict[int, Any]  # Inputs that are numbers, or whose tensor is known to nobody else
     random: Any  # `Again.random` of this call
+    sizes: Sequence[int] = ()  # The values of symbolic sizes
 
     def changed(self) -> bool:
         """Was one of the tensors written to since the forward call?"""
@@ -71,6 +73,7 @@ class Again:
         self.captured, self.signature, self.parts = captured, signature, parts
         self.placeholders = captured.graph.find_nodes(op="placeholder")
         self.autocast = autocast_now()
+        self.forms = Forms([node.meta["val"] for node in self.placeholders], parts.sizes)
 
         self.saved = {n: k for k, n in enumerate(parts.places) if n < len(self.placeholders)}
         self.needed = needed_inputs(parts, self.placeholders)
@@ -134,13 +137,16 @@ class Again:
         """Before a forward call: what sets the generators as they stand now. None if the graph draws nothing."""
         return global_state.random() if self.draws and not self.why_not else None
 
-    def note(self, inputs: Sequence[Any], values: dict[int, Any], numbers: Any) -> Noted:
-        """What is to be known of a forward call later. `numbers`: what `random` gave before it."""
+    def note(
+        self, inputs: Sequence[Any], values: dict[int, Any], numbers: Any, sizes: Sequence[int] = ()
+    ) -> Noted:
+        """What is to be known of a forward call later. `numbers`: what `random` gave before it; `sizes`: the values of symbols."""
         return Noted(
             [Note(n, weakref.ref(x), x._version) for n in self.noted if can_change(x := inputs[n])],
             [Note(n, weakref.ref(v), v._version) for n, v in values.items() if can_change(v)],
             {n: inputs[n] for n in self.held},
             numbers,
+            sizes,
         )
 
     def is_wanted(self) -> bool:
@@ -168,7 +174,7 @@ class Again:
                     )
                 found.append(saved[self.saved[n]])
             elif n not in self.needed:
-                found.append(stand_in(placeholder))
+                found.append(self.stand_in(n, noted))
             elif n not in notes or (x := alive(notes[n].tensor)) is None:
                 return [], f"its input {placeholder.name} is gone: keep a reference to it"
             elif notes[n].writes():
@@ -176,6 +182,13 @@ class Again:
             else:
                 found.append(x)
         return found, ""
+
+    def stand_in(self, n: int, noted: Noted) -> Any:
+        """Ones in the form that input `n` had; a number is itself."""
+        like = self.placeholders[n].meta["val"]
+        if not isinstance(like, torch.Tensor):
+            return noted.held.get(n, like)
+        return stand_in(self.placeholders[n], self.forms.of(noted.sizes)[n])
 
     def entered(self, inputs: Sequence[Any]) -> list[Any]:
         """The inputs as the graph may write to them: a leaf that requires a gradient may not be."""
@@ -223,7 +236,7 @@ class Again:
         """Raises eager's RuntimeError, if what was written to since forward is needed for the gradients of the inputs `wanted`.
         `written`: inputs that were written to, beside those that are noted."""
         with FakeTensorMode(), torch.enable_grad(), under(self.autocast), quiet():
-            leaves = [stand_in(placeholder) for placeholder in self.placeholders]
+            leaves = [self.stand_in(n, noted) for n in range(len(self.placeholders))]
             inputs = self.entered(leaves)
             for note in noted.inputs:
                 torch._C._autograd._unsafe_set_version_counter(
@@ -293,14 +306,11 @@ def write_often(tensor: Any, times: int) -> None:
         torch.autograd.graph.increment_version(tensor)
 
 
-def stand_in(placeholder: fx.Node) -> Any:
-    """Ones in the form of an input; a number is itself."""
-    like = placeholder.meta["val"]
-    if not isinstance(like, torch.Tensor):
-        return like
+def stand_in(placeholder: fx.Node, like: Any) -> Any:
+    """Ones in the form of an input."""
     made = torch.empty_strided(like.shape, like.stride(), dtype=like.dtype, device=like.device)
     made.fill_(0 if not like.dtype.is_floating_point else 1)
-    wanted = placeholder.meta.get("requires_grad", like.requires_grad)
+    wanted = placeholder.meta.get("requires_grad", placeholder.meta["val"].requires_grad)
     return made.requires_grad_(wanted)
 
 

@@ -62,12 +62,15 @@ def in_pieces(gm: fx.GraphModule, compile_piece: Callable[[fx.GraphModule], Prog
     return run
 
 
+def active_module() -> Any:
+    """The DDP module whose forward runs, or None."""
+    return DistributedDataParallel._get_active_ddp_module() if distributed.is_available() else None
+
+
 def pieces(gm: fx.GraphModule) -> list[list[fx.Node]]:
     """The operations of the graph in order, a piece for each bucket of the DDP module whose forward runs (the last is small)."""
     operations = [node for node in gm.graph.nodes if node.op.startswith("call_")]
-    module = None
-    if distributed.is_available():
-        module = DistributedDataParallel._get_active_ddp_module()
+    module = active_module()
     if module is None:
         return [operations]
 

@@ -13,6 +13,7 @@ import torch
 from torch import fx
 
 from course_lib.autograd.absent import absent, without
+from course_lib.autograd.forms import Forms
 from course_lib.autograd.partition import Partition
 from course_lib.autograd.signature import Signature, restride
 
@@ -34,31 +35,38 @@ class Gradients:
         self.compile_graph = compile_graph
 
         placeholders = parts.backward.graph.find_nodes(op="placeholder")
-        self.tangents = placeholders[len(parts.saved) :]
-        self.like = [node.meta["val"] for node in self.tangents]
+        first = len(parts.saved)
+        self.tangents = placeholders[first : first + sum(signature.differentiable)]
+        self.like = Forms([node.meta["val"] for node in self.tangents], parts.sizes)
+        results = parts.backward.graph.output_node().args[0]
+        self.forms = Forms([node and node.meta["val"] for node in results], parts.sizes)
         # Which tangents there are → the program for these, and the inputs of whose gradients it gives
         self.programs: dict[tuple[bool, ...], tuple[Program, list[int]]] = {}
 
-    def __call__(self, saved: Sequence[torch.Tensor], given: Sequence[Any]) -> dict[int, Any]:
-        """The gradients by the number of the input. `given`: those of the results, None for one that was not used."""
+    def __call__(
+        self, saved: Sequence[torch.Tensor], given: Sequence[Any], numbers: Sequence[int] = ()
+    ) -> dict[int, Any]:
+        """The gradients by the number of the input. `given`: those of the results, None for one that was not used.
+        `numbers`: the values of symbolic sizes."""
         filled = [
             zeros(like) if g is None else restride(g, like)
-            for g, like in zip(given, self.like, strict=True)
+            for g, like in zip(given, self.like.of(numbers), strict=True)
         ]
         present = tuple(g is not None for g in given)
         if all(present) or not self.signature.reached:
-            return dict(zip(self.signature.gradients, self.backward(*saved, *filled), strict=True))
+            return dict(
+                zip(self.signature.gradients, self.backward(*saved, *filled, *numbers), strict=True)
+            )
 
         if present not in self.programs:
             self.programs[present] = self.program_for(present)
         program, inputs = self.programs[present]
-        found = dict(zip(inputs, program(*saved, *filled), strict=True))
+        found = dict(zip(inputs, program(*saved, *filled, *numbers), strict=True))
 
         # in eager, autograd gets to no other input
         reached = set().union(*itertools.compress(self.signature.reached, present))
-        shapes = self.parts.backward.graph.output_node().args[0]
-        by_input = dict(zip(self.signature.gradients, shapes, strict=True))
-        return {n: found[n] if n in found else zeros(by_input[n].meta["val"]) for n in reached}
+        by_input = dict(zip(self.signature.gradients, self.forms.of(numbers), strict=True))
+        return {n: found[n] if n in found else zeros(by_input[n]) for n in reached}
 
     def program_for(self, present: tuple[bool, ...]) -> tuple[Program, list[int]]:
         """What computes the gradients if only these tangents are there."""

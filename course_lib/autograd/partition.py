@@ -19,9 +19,9 @@ import torch
 from torch import fx
 from torch.fx._lazy_graph_module import _LazyGraphModule
 
-from course_lib import build_cache
+from course_lib import build_cache, sizes
 from course_lib.autograd.signature import memory
-from course_lib.written import traceable
+from course_lib.written import quiet, traceable
 
 INFINITE = float("inf")
 Width = Callable[[fx.Node], float]
@@ -35,6 +35,8 @@ class Partition(NamedTuple):
     saved: tuple[fx.Node, ...]
     places: tuple[int, ...]
     recomputed: tuple[fx.Node, ...]
+    # If sizes are symbolic: those that backward takes as numbers, behind saved tensors and tangents
+    sizes: Any = None
 
     def __str__(self) -> str:
         kept = ", ".join(f"{n.name} ({node_bytes(n):,} bytes)" for n in self.saved)
@@ -73,7 +75,23 @@ def partition(joint: fx.GraphModule, may_recompute: Callable[[fx.Node], bool]) -
     # An update whose value is saved must stay as it is: the input may get a new version.
     unkept = tuple(each for each in signature.updates if ends.values[each.index] not in saved)
     first.meta["signature"] = replace(signature, updates=unkept)
-    return Partition(first, second, tuple(saved), places, recomputed)
+    known = sizes.current()
+    if known is not None:
+        take_sizes(second.graph, known)
+    return Partition(first, second, tuple(saved), places, recomputed, known)
+
+
+def take_sizes(graph: fx.Graph, known: Any) -> None:
+    """One more input for each symbolic size: backward has no tensor in whose shape all of them stand."""
+    for symbol, value in known.as_given.items():
+        last = graph.find_nodes(op="placeholder")[-1:]
+        with (
+            graph.inserting_after(*last)
+            if last
+            else graph.inserting_before(next(iter(graph.nodes)))
+        ):
+            made = graph.placeholder(symbol.name)
+        made.meta["val"] = value
 
 
 class Ends(NamedTuple):
@@ -160,7 +178,9 @@ def cut(pipes: Sequence[tuple[str, str, float]]) -> list[str]:
 def node_bytes(node: fx.Node) -> float:
     """The bytes of a node's result; infinite for what cannot be kept: a tuple of several results."""
     fake = node.meta.get("val")
-    return fake.numel() * fake.element_size() if isinstance(fake, torch.Tensor) else INFINITE
+    if not isinstance(fake, torch.Tensor):
+        return INFINITE
+    return int(sizes.hint(fake.numel())) * fake.element_size()
 
 
 def upstream(graph: fx.Graph, outputs: list[Any], known: Collection[fx.Node] = ()) -> set[fx.Node]:
@@ -197,8 +217,9 @@ def part(
         twin[node] = graph.placeholder(node.name)
         twin[node].meta = dict(node.meta)
     wanted = upstream(whole.graph, [*outputs, *more], known=twin)
-    for node in whole.graph.nodes:
-        if node in wanted and node not in twin:
-            twin[node] = graph.node_copy(node, twin.__getitem__)
+    with quiet():  # torch warns of symbolic sizes among arguments
+        for node in whole.graph.nodes:
+            if node in wanted and node not in twin:
+                twin[node] = graph.node_copy(node, twin.__getitem__)
     graph.output(tuple(fx.node.map_arg(outputs, twin.__getitem__)))
     return traceable(_LazyGraphModule(whole, graph))

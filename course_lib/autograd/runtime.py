@@ -141,7 +141,8 @@ class GraphNode:
 
     def forward(self, ctx: Any, inputs: tuple[Any, ...]) -> tuple[Any, ...]:
         """Run the graph, save what backward needs, and write to inputs what autograd does not see."""
-        again, shown = self.again, self.shown
+        again, shown, known = self.again, self.shown, self.parts.sizes
+        ctx.sizes = () if known is None else known.values(inputs)
         random = again and again.random()
         results = self.forward_program(*inputs)
         ctx.save_for_backward(*map((*inputs, *results).__getitem__, self.parts.places))
@@ -162,7 +163,8 @@ class GraphNode:
 
         ctx.inputs = len(inputs)
         if again is not None:
-            ctx.noted = again.note(inputs, dict(zip(shown.numbers, values, strict=True)), random)
+            made = dict(zip(shown.numbers, values, strict=True))
+            ctx.noted = again.note(inputs, made, random, ctx.sizes)
         return tuple(values)
 
     def backward(self, ctx: Any, gradients: tuple[Any, ...]) -> tuple[Any, ...]:
@@ -179,7 +181,7 @@ class GraphNode:
     def gradients(self, ctx: Any, given: dict[int, Any]) -> dict[int, Any]:
         """The gradients by the number of the input: by the captured graph where eager's rules ask for it, else by kernels."""
         if self.again is None:
-            return self.compiled(ctx.saved_tensors, given, "nobody kept its captured graph")
+            return self.compiled(ctx, ctx.saved_tensors, given, "nobody kept its captured graph")
 
         asked = [*itertools.compress(range(ctx.inputs), ctx.needs_input_grad)]
         saved, lost = self.saved(ctx, given, asked)
@@ -200,7 +202,7 @@ class GraphNode:
         for one in reversed(seen):
             if one.value in given:
                 given[one.value] = one.call_hooks(given[one.value])
-        return self.compiled(saved, given, why_not)
+        return self.compiled(ctx, saved, given, why_not)
 
     def saved(
         self, ctx: Any, given: dict[int, Any], asked: Sequence[int]
@@ -232,12 +234,14 @@ class GraphNode:
         alive = [(n, tensor) for n, tensor in ctx.noted.alive_values() if n in may_retain]
         return watched(hooks, alive)
 
-    def compiled(self, saved: Sequence[Any], given: dict[int, Any], why_not: str) -> dict[int, Any]:
+    def compiled(
+        self, ctx: Any, saved: Sequence[Any], given: dict[int, Any], why_not: str
+    ) -> dict[int, Any]:
         """The gradients by the compiled backward graph."""
         differentiable = itertools.compress(self.shown.numbers, self.shown.has_gradient)
         wanted = [given.get(n) for n in differentiable]
         with torch.no_grad(), torch._C._DisableAutocast():
-            found = self.gradients_of(saved, wanted)
+            found = self.gradients_of(saved, wanted, ctx.sizes)
         if torch.is_grad_enabled() and found:
             return once_only(found, [*saved, *wanted], why_not)
         return found
@@ -296,6 +300,31 @@ def differentiable(
             events.emit(events.FellBack(OP_BY_OP, HOOKS))
             return original(*inputs)
         return compiled(*inputs)
+
+    return run
+
+
+def with_numbers_for_sizes(graph: fx.GraphModule, known: Any) -> Program:
+    """A traced graph run operation by operation. Its last inputs are the numbers that its symbolic sizes are in a call."""
+    count = len(known.places)
+
+    class Interpreter(fx.Interpreter):
+        numbers: tuple[int, ...] = ()
+
+        def fetch_args_kwargs_from_env(self, n: fx.Node) -> Any:
+            found = super().fetch_args_kwargs_from_env(n)
+            return fx.node.map_aggregate(found, self.number)
+
+        def number(self, value: Any) -> Any:
+            if not isinstance(value, torch.SymInt):
+                return value
+            return known.function_of_values((known.of(value),))(*self.numbers)[0]
+
+    def run(*args: Any) -> tuple[Any, ...]:
+        interpreter = Interpreter(graph)
+        interpreter.numbers = tuple(args[len(args) - count :])
+        with torch.no_grad():
+            return tuple(interpreter.run(*args))
 
     return run
 

@@ -295,9 +295,21 @@ def is_known_view(tensor: torch.Tensor, base: torch.Tensor) -> bool:
     return tensor.grad_fn is not None and function is wanted and tensor._base is root
 
 
+class Form(NamedTuple):
+    """What is to be known of a tensor that does not exist: where its sizes were symbolic, in one call."""
+
+    shape: torch.Size
+    strides: tuple[int, ...]
+    dtype: torch.dtype
+    device: torch.device
+
+    def stride(self) -> tuple[int, ...]:
+        return self.strides
+
+
 def restride(value: Any, like: Any, lies: Any = None) -> Any:
     """`value`, which lies in memory as `lies` does, with the strides of `like`: decompositions and autograd may choose others."""
-    if not is_strided(value) or not is_strided(like):
+    if not is_strided(value) or not (isinstance(like, Form) or is_strided(like)):
         return value
     # Of torch 2.11's fake tensors some have a wrong shape.
     if value.shape != like.shape:
@@ -326,8 +338,10 @@ def memory(value: Any) -> int:
 
 
 def overlaps_itself(tensor: torch.Tensor) -> bool:
-    """True if two elements are in one place."""
-    dims = sorted((s, n) for s, n in zip(tensor.stride(), tensor.shape, strict=True) if n > 1)
+    """True if two elements are in one place. (Of symbolic sizes: the order is a guess, which the comparisons below confirm.)"""
+    shape = zip(tensor.stride(), tensor.shape, strict=True)
+    dims = [(s, n) for s, n in shape if isinstance(n, torch.SymInt) or n > 1]
+    dims.sort(key=sizes.hint)
     reach = accumulate((stride * (size - 1) for stride, size in dims), initial=0)
     return any(stride <= before for (stride, _), before in zip(dims, reach, strict=False))
 

@@ -408,6 +408,10 @@ def tidy(traced: fx.GraphModule, gm: fx.GraphModule, tracing: Tracing) -> fx.Gra
     if sizes.current():
         write_sizes_out(graph)
         signature.results = tuple(map(Result.in_sizes, signature.results))
+        if tracing.gradients and any(
+            isinstance(n, torch.SymInt) for n in graph.output_node().args[0]
+        ):
+            raise sizes.NeedsNumbers("the graph returns a size, and has gradients")
     placeholders = graph.find_nodes(op="placeholder")
     for new, old in zip(placeholders, gm.graph.find_nodes(op="placeholder"), strict=False):
         # `self_ln_weight` reads better in a kernel than `arg1_1`.

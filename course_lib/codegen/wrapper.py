@@ -93,6 +93,7 @@ class Wrapper:
                 name = self.graph.numbers.get(n) or f"unused_{n}"
                 arguments.append(self.unique(name))
                 self.names[arguments[-1]] = None
+        self.name_arguments(arguments)
 
         constants: dict[str, Any] = {}
         for name, tensor in self.graph.constants.items():
@@ -144,6 +145,13 @@ class Wrapper:
         """A shape or strides."""
         return as_tuple(map(self.size, values))
 
+    def name_arguments(self, arguments: Sequence[str]) -> None:
+        """A size that is an argument itself has its name already."""
+        for symbol, place in self.graph.places.items():
+            if place.dim is None:
+                name = arguments[place.input]
+                self.symbols[symbol] = sympy.Symbol(name, integer=True, positive=True)
+
     def size_symbol(self, symbol: Any) -> sympy.Symbol:
         """The name that a symbol has here."""
         if symbol not in self.symbols:
@@ -173,9 +181,8 @@ class Wrapper:
             if symbol not in places:
                 raise NeedsNumbers(f"the size {symbol} is no size of this graph's inputs")
             place = places[symbol]
-            given = self.arguments[place.input]
-            where = "" if place.dim is None else f".shape[{place.dim}]"
-            lines.append(f"    {name} = {given}{where}")
+            if place.dim is not None:
+                lines.append(f"    {name} = {self.arguments[place.input]}.shape[{place.dim}]")
 
         for key, tensor in self.tensors_of_sizes.items():
             values = ", ".join(str(self.symbols[symbol]) for symbol in key)

@@ -158,12 +158,15 @@ class Lowering:
         """If a size of the newest input is a symbol: here its value is found."""
         if sizes.is_symbolic(size) and size.expr.is_Symbol:
             place = sizes.Place(len(self.graph.inputs) - 1, dim)
-            self.graph.places.setdefault(size.expr, place)
+            # An input that is the number itself comes last, and says it best.
+            if dim is None or size.expr not in self.graph.places:
+                self.graph.places[size.expr] = place
 
     def output(self, node: fx.Node) -> None:
         """What the program returns, and which results are put into inputs."""
         for value in operators.flat_outputs(node):
-            self.graph.outputs.append(self.in_memory(self.values.get(value, value), value))
+            found = self.values[value] if isinstance(value, fx.Node) else sizes.size(value)
+            self.graph.outputs.append(self.in_memory(found, value))
 
         signature = self.gm.meta.get("signature")
         for update in signature.updates if signature else ():

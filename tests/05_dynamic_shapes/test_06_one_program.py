@@ -92,6 +92,70 @@ def test_one_program_serves_all_sizes(name):
     assert len(trace.of(events.KernelsBuilt)) <= 2
 
 
+# torch computes with a size as a float, or looks whether one is 1
+BACKWARD_BY_NUMBERS = {"variance", "padded"}
+
+
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_one_program_serves_all_sizes_of_training(name):
+    program = PROGRAMS[name]
+    compiled = cl.compile(program, dynamic=True, fullgraph=True)
+    with cl.record() as trace:
+        for seed, shape in enumerate(SHAPES[:7]):
+            torch.manual_seed(seed)
+            x = torch.randn(shape)
+            ours, theirs = (x.clone().requires_grad_() for _ in range(2))
+            compare_gradients(
+                compiled(ours), program(theirs), ours, theirs, first_only=seed % 3 == 2
+            )
+    why = [event.why for event in trace.of(events.SizesAreNumbers)]
+    if name not in BACKWARD_BY_NUMBERS:
+        assert not why, "compiled for numbers"
+        assert len(trace.of(events.Partitioned)) <= 2
+
+
+def compare_gradients(got, want, ours, theirs, first_only):
+    """Run backward of both, from all results or from the first alone, and compare."""
+    torch.testing.assert_close(got, want, rtol=1e-3, atol=1e-4, equal_nan=True)
+    for made in (got, want):
+        wanted = [t for t in tree_leaves(made) if t.requires_grad]
+        if first_only:
+            wanted = wanted[:1]
+        if wanted:
+            sum((t.float() ** 2).sum() for t in wanted).backward()
+    torch.testing.assert_close(ours.grad, theirs.grad, rtol=2e-3, atol=2e-3, equal_nan=True)
+    if theirs.grad is not None:
+        assert ours.grad.stride() == theirs.grad.stride()
+
+
+def test_a_block_of_a_model_is_trained_by_one_program():
+    model = TinyBlock(64, 4)
+    compiled = cl.compile(model, dynamic=True)
+    with cl.record() as trace:
+        for n in (5, 7, 2, 9, 300):
+            x = torch.randn(4, n, 64)
+            compiled(x).pow(2).sum().backward()
+            found = [parameter.grad.clone() for parameter in model.parameters()]
+            model.zero_grad()
+            model(x).pow(2).sum().backward()
+            torch.testing.assert_close(
+                found, [parameter.grad for parameter in model.parameters()], rtol=1e-3, atol=1e-3
+            )
+            model.zero_grad()
+    forward, backward = (made.compiled for made in trace.of(events.KernelsBuilt))
+    assert "s1 = x.shape[1]" in forward.wrapper_source
+    assert ", s0, s1):" in backward.wrapper_source, "sizes are saved as ints"
+
+
+def test_gradients_of_gradients_run_the_captured_graph_with_this_calls_sizes():
+    compiled = cl.compile(lambda x: (x.sin() * x.shape[0]).sum(1), dynamic=True)
+    for n in (3, 5, 4):
+        x = torch.randn(n, 6, requires_grad=True)
+        (first,) = torch.autograd.grad(compiled(x).sum(), x, create_graph=True)
+        (second,) = torch.autograd.grad(first.sum(), x)
+        torch.testing.assert_close(second, -n * x.sin())
+
+
 @pytest.mark.parametrize("name", ["softmax", "sums", "sliced", "joined"])
 def test_another_layout_is_another_graph(name):
     program = PROGRAMS[name]

@@ -1,0 +1,41 @@
+"""The forms of tensors (shape, strides, dtype, device) in a call of a program that serves many sizes.
+
+In:  fake tensors, some with symbolic sizes, and the values that these have in a call.
+Out: the fake tensors themselves where all is known, else a `Form` with this call's numbers.
+In PyTorch: `SubclassMeta` and `MemoryFormatMeta` of tangents in `torch/_functorch/_aot_autograd/schemas.py`.
+"""
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+
+from course_lib import sizes
+from course_lib.autograd.signature import Form
+
+
+class Forms:
+    """The forms of tensors (fake ones), some of which may have symbolic sizes."""
+
+    def __init__(self, fakes: Sequence[Any], known: Any) -> None:
+        self.fakes = fakes
+        self.layouts: dict[int, Callable[..., Any]] = {}
+        for n, fake in enumerate(fakes):
+            if known is None or not isinstance(fake, torch.Tensor):
+                continue
+            layout = tuple(map(known.of, fake.shape)), tuple(map(known.of, fake.stride()))
+            if sizes.sizes_of(*layout[0], *layout[1]):
+                self.layouts[n] = known.function_of_values(layout)
+
+    def of(self, numbers: Sequence[int]) -> Sequence[Any]:
+        """All of them in a call in which symbols have these values."""
+        if not self.layouts:
+            return self.fakes
+        return [self.form(n, fake, numbers) for n, fake in enumerate(self.fakes)]
+
+    def form(self, n: int, fake: Any, numbers: Sequence[int]) -> Any:
+        """The fake tensor itself, or its form where its sizes are symbolic."""
+        if n not in self.layouts:
+            return fake
+        shape, stride = self.layouts[n](*numbers)
+        return Form(torch.Size(shape), stride, fake.dtype, fake.device)
