@@ -12,7 +12,7 @@ Read in this order:
     calls/, attributes/                      what happens at a call, how an attribute is found: ordered lists of rules
     world.py, stand_ins/                     what the program works on in place of what is outside
     sources.py, places.py                    where an object is found again
-    tests.py, assumptions.py                 what was assumed: the guards
+    guard_tests.py, assumptions.py           what was assumed: the guards
     shapes.py                                sizes that are symbols
     head.py, rebuild.py, breaks.py           what runs in the frame's place
 
@@ -34,13 +34,13 @@ from course_lib import events
 from course_lib.capture import corners, global_state, sources
 from course_lib.capture.breaks import BreakBuilder
 from course_lib.capture.graph import TorchRecorder
+from course_lib.capture.guard_tests import Guard, Holds, SameAs, Test, literal
 from course_lib.capture.head import Head, HeadBuilder
 from course_lib.capture.interpreter import Interpreter
 from course_lib.capture.machine import NOTHING, check_own_failure
 from course_lib.capture.places import GlobalNames
 from course_lib.capture.shapes import History
 from course_lib.capture.sources import FRAME, FUNCTION, Local, Location, Source, Unsupported
-from course_lib.capture.tests import Guard, Holds, SameAs, Test, literal
 from course_lib.capture.world import World
 from course_lib.frames import Frame, instructions
 from course_lib.frames.resume import live

@@ -14,9 +14,7 @@ import torch
 
 from course_lib.capture import classes
 from course_lib.capture.classes import is_a, is_users
-from course_lib.capture.places import Places
-from course_lib.capture.sources import FRAME, Location, Source
-from course_lib.capture.tests import (
+from course_lib.capture.guard_tests import (
     ClassAsSeen,
     Equals,
     Guard,
@@ -27,6 +25,8 @@ from course_lib.capture.tests import (
     Test,
     TypeIs,
 )
+from course_lib.capture.places import Places
+from course_lib.capture.sources import FRAME, Location, Source
 
 TORCH = re.compile(rf"{re.escape(os.path.dirname(torch.__file__))}|<frozen ")
 """Files that are torch's, or Python's frozen ones."""

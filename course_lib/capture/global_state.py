@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch.autograd import forward_ad
 
-from course_lib.capture.tests import SwitchIs, Test
+from course_lib.capture.guard_tests import SwitchIs, Test
 
 SWITCHES = (
     "torch.is_grad_enabled",

@@ -34,13 +34,13 @@ from course_lib import events, frames
 from course_lib.capture import effects, global_state
 from course_lib.capture.classes import MISSING, is_a, member_of, own_dict
 from course_lib.capture.graph import STATE
+from course_lib.capture.guard_tests import AnotherObject
 from course_lib.capture.known import Known
 from course_lib.capture.rebuild import ADDING, Rebuilder, refuse_own_keys
 from course_lib.capture.sources import FUNCTION, HELPERS, REGISTRIES, Source, variables
 from course_lib.capture.stand_ins.iterators import Remaining
 from course_lib.capture.stand_ins.kinds import MAPPINGS
 from course_lib.capture.stand_ins.slots import in_slots, is_slot
-from course_lib.capture.tests import AnotherObject
 from course_lib.capture.world import Place, Stored, Warned, World
 from course_lib.failing import WHILE_COMPILING, draws_numbers, may_fail
 from course_lib.frames.resume import in_the_program

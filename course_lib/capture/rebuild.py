@@ -23,11 +23,11 @@ import torch
 
 from course_lib.capture.calls.builtins import SAFE_TYPES
 from course_lib.capture.classes import MISSING, is_a, is_users, makes_bare, member_of, own_dict
+from course_lib.capture.guard_tests import has_literal
 from course_lib.capture.known import Known
 from course_lib.capture.sources import HELPERS, Unsupported
 from course_lib.capture.stand_ins.kinds import MAPPINGS, SCALARS, SEQUENCES
 from course_lib.capture.stand_ins.slots import in_slots, is_full
-from course_lib.capture.tests import has_literal
 from course_lib.capture.values import CONSTANT_TYPES, name_of
 from course_lib.capture.world import World
 from course_lib.written import as_tuple

@@ -27,8 +27,8 @@ from torch.utils._sympy.printers import PythonPrinter
 from torch.utils._sympy.symbol import SymT, symbol_is_type
 
 from course_lib.capture.classes import is_a
+from course_lib.capture.guard_tests import Holds, Test, verbatim
 from course_lib.capture.sources import Location, Source
-from course_lib.capture.tests import Holds, Test, verbatim
 
 OPERATORS = {
     "+": operator.add, "-": operator.sub, "*": operator.mul, "/": operator.truediv, "//": operator.floordiv,

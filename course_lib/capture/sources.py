@@ -1,7 +1,7 @@
 """Where a value came from.
 
 A `Source` is a path from the frame to an object: `self._modules['ln']._parameters['weight']`. It prints as the Python expression
-that finds the object again on the next call; guards test it there (`tests.py`), and the head fetches graph inputs through it.
+that finds the object again on the next call; guards test it there (`guard_tests.py`), and the head fetches graph inputs through it.
 `Unsupported`: where capture stopped.
 In PyTorch: `torch/_dynamo/source.py` (`LocalSource`, `AttrSource`, `GetItemSource`, ...), `exc.py` (`Unsupported`).
 """

@@ -22,6 +22,7 @@ from torch._subclasses.fake_tensor import FakeTensorConverter
 from course_lib.capture import classes, global_state
 from course_lib.capture.classes import MISSING, is_a
 from course_lib.capture.graph import GraphBuilder
+from course_lib.capture.guard_tests import Guard, SameObject
 from course_lib.capture.inliner import Inliner
 from course_lib.capture.known import Known
 from course_lib.capture.places import GlobalNames
@@ -29,7 +30,6 @@ from course_lib.capture.shapes import History, Shapes
 from course_lib.capture.sources import FRAME, Location, Source, Unsupported
 from course_lib.capture.stand_ins.functions import Functions
 from course_lib.capture.stand_ins.make import make_stand_in
-from course_lib.capture.tests import Guard, SameObject
 from course_lib.capture.values import CONSTANT_TYPES
 from course_lib.twin import TwinType, model_of
 

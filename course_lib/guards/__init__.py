@@ -1,6 +1,6 @@
 """May this compiled code be used for this call?
 
-In:  the `Guard`s of one capture (`capture/tests.py`), and the parameters of the frame.
+In:  the `Guard`s of one capture (`capture/guard_tests.py`), and the parameters of the frame.
 Out: a `Check`: one Python function that is called before each use, and the reason when it says no.
 
 Read in this order: `check.py` (what a check is, why one fails), `writing.py` (its source text), `tensors.py` (all that

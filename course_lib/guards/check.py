@@ -23,8 +23,8 @@ from types import FunctionType
 from typing import Any, NamedTuple
 
 from course_lib.capture import FUNCTION, Guard, SameAs, Test
+from course_lib.capture.guard_tests import short
 from course_lib.capture.sources import HELPERS, MOVED, variables
-from course_lib.capture.tests import short
 from course_lib.guards.writing import Names, write
 from course_lib.written import define
 

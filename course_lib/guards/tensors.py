@@ -15,7 +15,7 @@ import torch
 
 from course_lib import native
 from course_lib.capture import Guard
-from course_lib.capture.tests import (
+from course_lib.capture.guard_tests import (
     DeviceIs,
     DtypeIs,
     IsNegated,

@@ -16,8 +16,8 @@ from typing import Any
 import torch
 
 from course_lib.capture import FUNCTION, Guard, SameAs, Source
+from course_lib.capture.guard_tests import Operator, SwitchIs, has_literal
 from course_lib.capture.sources import HELPERS, Attribute
-from course_lib.capture.tests import Operator, SwitchIs, has_literal
 from course_lib.guards.tensors import in_c, looks_of
 
 IN_C = ("looks_like", "unchanged", "note")

@@ -9,8 +9,8 @@ from torch.testing import assert_close
 
 import course_lib as cl
 from course_lib import events
+from course_lib.capture.guard_tests import Guard, SwitchIs
 from course_lib.capture.sources import FRAME
-from course_lib.capture.tests import Guard, SwitchIs
 from course_lib.guards import Check
 from course_lib.guards.tensors import in_c
 from course_lib.viz.recording import Recording

@@ -6,8 +6,7 @@ import pytest
 import torch
 
 from course_lib.capture import Local
-from course_lib.capture.sources import FRAME
-from course_lib.capture.tests import (
+from course_lib.capture.guard_tests import (
     AnotherObject,
     DeviceIs,
     DimensionsAre,
@@ -33,6 +32,7 @@ from course_lib.capture.tests import (
     SwitchIs,
     TypeIs,
 )
+from course_lib.capture.sources import FRAME
 from course_lib.guards import Check
 from course_lib.guards.tensors import CPU, LooksLike, looks_of
 

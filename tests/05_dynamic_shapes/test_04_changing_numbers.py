@@ -12,8 +12,8 @@ from torch import nn
 import course_lib as cl
 from course_lib import events
 from course_lib.capture.classes import MOST_ANSWERS, SeenClass
+from course_lib.capture.guard_tests import ClassAsSeen, Guard
 from course_lib.capture.sources import FRAME
-from course_lib.capture.tests import ClassAsSeen, Guard
 from course_lib.frames.hook import class_version
 from course_lib.guards import Check
 

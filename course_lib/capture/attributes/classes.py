@@ -12,8 +12,8 @@ import types
 from typing import TYPE_CHECKING, Any
 
 from course_lib.capture.classes import MISSING, is_a, is_users, member_of
+from course_lib.capture.guard_tests import Test, has_literal
 from course_lib.capture.sources import Source, Unsupported
-from course_lib.capture.tests import Test, has_literal
 from course_lib.capture.values import CONSTANT_TYPES
 
 if TYPE_CHECKING:

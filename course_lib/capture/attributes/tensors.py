@@ -14,11 +14,11 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from course_lib.capture.classes import MISSING, is_a
+from course_lib.capture.guard_tests import LacksAttribute
 from course_lib.capture.known import Known
 from course_lib.capture.shapes import SYMBOLIC
 from course_lib.capture.sources import Unsupported
 from course_lib.capture.stand_ins.iterators import Remaining
-from course_lib.capture.tests import LacksAttribute
 
 if TYPE_CHECKING:
     from course_lib.capture.machine import Machine

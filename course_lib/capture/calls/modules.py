@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from course_lib.capture import attributes
+from course_lib.capture.guard_tests import Holds
 from course_lib.capture.sources import FRAME, HELPERS, Source
-from course_lib.capture.tests import Holds
 
 if TYPE_CHECKING:
     from course_lib.capture.machine import Machine

@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Any
 
 from course_lib.capture.calls.tables import FUNCTIONS
 from course_lib.capture.classes import MISSING
+from course_lib.capture.guard_tests import HasKey, LacksKey, TypeIs
 from course_lib.capture.sources import Source, Unsupported
 from course_lib.capture.stand_ins.make import OF_OBJECT
-from course_lib.capture.tests import HasKey, LacksKey, TypeIs
 from course_lib.capture.world import World
 
 if TYPE_CHECKING:

@@ -30,12 +30,12 @@ from course_lib.capture.corners.arrays import Array, Number, refuse
 from course_lib.capture.corners.numpy_rules import METHODS, NUMPY_DTYPES, TORCH_DTYPES
 from course_lib.capture.corners.torch_functions import new_tensor, tensor_of
 from course_lib.capture.graph import GraphBuilder
+from course_lib.capture.guard_tests import PrintsAs, TypeIs
 from course_lib.capture.operations import INSTEAD, Operation, takes_data_into_python
 from course_lib.capture.rebuild import BY_TYPE, Rebuilder, write_name
 from course_lib.capture.rules import GO_ON
 from course_lib.capture.sources import HELPERS, Source
 from course_lib.capture.stand_ins.make import OF_TYPE
-from course_lib.capture.tests import PrintsAs, TypeIs
 from course_lib.capture.world import World
 
 if TYPE_CHECKING:

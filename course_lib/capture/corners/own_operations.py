@@ -27,9 +27,9 @@ from course_lib.capture.calls.dispatch import CallRule, register
 from course_lib.capture.classes import is_a, is_users
 from course_lib.capture.corners.reading import Name, Outside, Role, read
 from course_lib.capture.effects import has_changed
+from course_lib.capture.guard_tests import has_literal
 from course_lib.capture.shapes import concrete
 from course_lib.capture.sources import Source, Unsupported
-from course_lib.capture.tests import has_literal
 from course_lib.capture.values import CONSTANT_TYPES, name_of
 
 if TYPE_CHECKING:

@@ -23,11 +23,11 @@ from course_lib.capture.attributes.lookup import OPAQUE_ATTRIBUTES, Lookup
 from course_lib.capture.calls.dispatch import CallRule, register
 from course_lib.capture.calls.tables import FUNCTIONS
 from course_lib.capture.classes import MISSING, is_a, member_of
+from course_lib.capture.guard_tests import KeysAre, LacksAttribute, Test, TypeIs, has_literal
 from course_lib.capture.known import Known
 from course_lib.capture.rules import GO_ON
 from course_lib.capture.sources import Source, Unsupported
 from course_lib.capture.stand_ins.make import OF_TYPE
-from course_lib.capture.tests import KeysAre, LacksAttribute, Test, TypeIs, has_literal
 from course_lib.capture.world import World
 from course_lib.frames import newer
 

@@ -21,8 +21,8 @@ from course_lib import frames
 from course_lib.capture import global_state
 from course_lib.capture.assumptions import INSTALLED
 from course_lib.capture.calls.tables import FUNCTIONS, always
+from course_lib.capture.guard_tests import SwitchIs
 from course_lib.capture.sources import FRAME, Unsupported
-from course_lib.capture.tests import SwitchIs
 from course_lib.frames import newer
 
 if TYPE_CHECKING:

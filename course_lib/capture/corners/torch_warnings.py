@@ -19,8 +19,8 @@ import torch
 from torch.utils._pytree import tree_leaves, tree_map
 
 from course_lib.capture.corners.refusals import LARGE, elements, known
+from course_lib.capture.guard_tests import SwitchIs
 from course_lib.capture.sources import FRAME
-from course_lib.capture.tests import SwitchIs
 from course_lib.capture.world import Place, Warned, World, listeners
 
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)))) + os.sep

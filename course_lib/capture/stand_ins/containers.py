@@ -12,11 +12,19 @@ import types
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from course_lib.capture.guard_tests import (
+    Equals,
+    KeysAre,
+    LengthIs,
+    PrintsAs,
+    Test,
+    TypeIs,
+    has_literal,
+)
 from course_lib.capture.known import Known
 from course_lib.capture.rules import GO_ON
 from course_lib.capture.sources import Source
 from course_lib.capture.stand_ins.kinds import BY_IDENTITY, MAPPINGS, can_copy, solid_base
-from course_lib.capture.tests import Equals, KeysAre, LengthIs, PrintsAs, Test, TypeIs, has_literal
 from course_lib.capture.values import CONSTANT_TYPES
 
 if TYPE_CHECKING:

@@ -21,12 +21,12 @@ from course_lib.capture.classes import (
     member_of,
     own_dict,
 )
+from course_lib.capture.guard_tests import KeysAre, SlotIsEmpty
 from course_lib.capture.known import Known
 from course_lib.capture.rules import GO_ON
 from course_lib.capture.sources import Source
 from course_lib.capture.stand_ins.kinds import can_copy, solid_base
 from course_lib.capture.stand_ins.slots import is_full, is_slot, slots
-from course_lib.capture.tests import KeysAre, SlotIsEmpty
 
 
 def cell(world: Any, obj: Any, source: Source) -> Any:

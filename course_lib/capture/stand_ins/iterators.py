@@ -10,10 +10,10 @@ from __future__ import annotations
 import contextlib
 from typing import TYPE_CHECKING, Any
 
+from course_lib.capture.guard_tests import LengthIs
 from course_lib.capture.rules import GO_ON
 from course_lib.capture.sources import HELPERS, Source, Unsupported
 from course_lib.capture.stand_ins.kinds import ITERATORS
-from course_lib.capture.tests import LengthIs
 
 if TYPE_CHECKING:
     from course_lib.capture.world import World

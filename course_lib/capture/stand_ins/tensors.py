@@ -12,9 +12,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from course_lib.capture.classes import is_a
-from course_lib.capture.rules import GO_ON
-from course_lib.capture.sources import Source
-from course_lib.capture.tests import (
+from course_lib.capture.guard_tests import (
     DeviceIs,
     DimensionsAre,
     DtypeIs,
@@ -28,6 +26,8 @@ from course_lib.capture.tests import (
     Test,
     TypeIs,
 )
+from course_lib.capture.rules import GO_ON
+from course_lib.capture.sources import Source
 
 if TYPE_CHECKING:
     from course_lib.capture.world import World

@@ -17,8 +17,8 @@ import torch
 
 from course_lib.capture import FUNCTION, Guard, SameAs, Source
 from course_lib.capture.calls.modules import HOOKS
+from course_lib.capture.guard_tests import AnotherObject, Equals, Is, SameObject, TypeIs
 from course_lib.capture.sources import Item
-from course_lib.capture.tests import AnotherObject, Equals, Is, SameObject, TypeIs
 from course_lib.guards.tensors import has_dict_versions, looks_of
 from course_lib.guards.writing import Body, Names, shortcut
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from course_lib import frames
-from course_lib.capture.tests import TypeIs
+from course_lib.capture.guard_tests import TypeIs
 from course_lib.viz.kit.style import escape, human_seconds
 from course_lib.viz.kit.user_lines import is_own, same_break
 from course_lib.viz.pictures.guards.guard_tables import about, cause_of, told

@@ -1,6 +1,6 @@
 """Guards as a table: what was assumed, and which of the user's lines made it necessary.
 
-In:  `Guard`s (`capture.tests`), and perhaps a `Failure` (`guards.check`). Out: a `Picture`.
+In:  `Guard`s (`capture.guard_tests`), and perhaps a `Failure` (`guards.check`). Out: a `Picture`.
 `guard_trees.py` draws the same guards as a tree.
 """
 

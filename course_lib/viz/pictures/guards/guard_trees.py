@@ -1,6 +1,6 @@
 """Guards as a tree: hung on the paths of what they test, with what each test costs.
 
-In:  `Guard`s (`capture.tests`), perhaps a `Failure` (`guards.check`) and the seconds of each test.
+In:  `Guard`s (`capture.guard_tests`), perhaps a `Failure` (`guards.check`) and the seconds of each test.
 Out: a `Picture`.
 """
 

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from course_lib.capture.tests import SizeIs, SizesAre
+from course_lib.capture.guard_tests import SizeIs, SizesAre
 from course_lib.viz.kit.asked import Kind, each, takes
 from course_lib.viz.kit.style import SMALL, Picture, plural
 from course_lib.viz.kit.svg import Svg, text_width
