@@ -266,23 +266,28 @@ class HeadBuilder(Rebuilder):
         self.body.append(f"{first}{function}({', '.join([*what, *where, *source])})")
 
     def content_effect(self, known: Known, now: Any, before: Any) -> None:
-        """What a container holds: what was added, or all of it anew. No method of the user's runs again."""
-        base = next(base for base in ADDING if is_a(now, base))
-        if base is set and effects.items(now) != effects.kept(known):
-            refuse_own_keys(now)
+        """What a container holds: what was added, or, if more than that changed, all of it anew (`anew`).
 
+        `base` is the builtin class (list, set, dict, ...) whose methods are called. The container may be of a class that inherits
+        from it, and a method of the user's must not run a second time."""
+        base = next(base for base in ADDING if is_a(now, base))
         items: Any
         if base in MAPPINGS:
             items = dict(base.items(now))
-            more, anew = changes_of_dict(items, before)
+            added, anew = changes_of_dict(items, before)
+        elif base is set:
+            # The keys are looked up again when the set is filled, and that may run the user's code.
+            if effects.items(now) != effects.kept(known):
+                refuse_own_keys(now)
+            items = list(base.__iter__(now))
+            added, anew = items[len(before) :], set(before) != now
         else:
             items = list(base.__iter__(now))
-            more = items[len(before) :]
-            anew = is_another_set(before, now) if base is set else is_another_list(before, items)
+            added, anew = items[len(before) :], is_another_list(before, items)
 
-        if anew or more:
-            place, is_own = self.fetch(known), type(now) is base
-            self.put(place, base, is_own, items if anew else more, anew)
+        if anew or added:
+            written = items if anew else added
+            self.put(self.fetch(known), base, type(now) is base, written, anew)
 
     def attribute_effect(self, known: Known, before: dict[str, Any]) -> None:
         """What an instance, or a cell, has by each name."""
@@ -335,10 +340,6 @@ def changes_of_dict(items: dict[Any, Any], before: dict[Any, Any]) -> tuple[dict
     if anew or more:
         refuse_own_keys(items)
     return more, anew
-
-
-def is_another_set(before: Any, now: Any) -> bool:
-    return set(before) != now
 
 
 def is_another_list(before: list[Any], items: list[Any]) -> bool:

@@ -187,16 +187,23 @@ class Machine(Stack):
     # ---- calls out of the machine ------------------------------------------------------------------------
 
     def native(self, function: Any, /, *args: Any, **kwargs: Any) -> Any:
-        """Let Python itself call a function; frames that it enters come back to the interpreter through the hook."""
+        """Let Python itself call a builtin, such as `sorted` or `operator.add`.
+
+        A builtin is C and has no bytecode to interpret, but it may call back: `sorted` calls its `key`, `operator.add` an `__add__`
+        of the user's. Such a frame comes to the hook, and the hook gives it to the interpreter (`inliner`), so what the builtin
+        calls is captured as well."""
         inliner = self.world.inliner
-        before, inliner.caller = inliner.caller, self
+        before = inliner.caller
+        inliner.caller = self
         try:
             result = frames.call(inliner, function, *args, **kwargs)
         finally:
             inliner.caller = before
+
         if type(result) is str:
             self.world.check_addresses(result)
-        # a guard: `n > 4` may be asked whether it `is True`
+
+        # The program may ask whether `n > 4` `is True`, so it gets a bool. To ask for it makes a guard.
         return bool(result) if type(result) is torch.SymBool else result
 
     def call(self, function: Any, /, *args: Any, **kwargs: Any) -> Any:

@@ -13,7 +13,7 @@ from types import CellType, GeneratorType
 from typing import TYPE_CHECKING, Any
 
 from course_lib.capture.world import NULL, Handled
-from course_lib.frames.resume import live, resume, resume_at
+from course_lib.frames.resume import Slot, live, resume, resume_at
 from course_lib.written import as_tuple
 
 if TYPE_CHECKING:
@@ -38,7 +38,7 @@ def resumption(
     values = {name: head.rebuild(value) for name, value in variables_of(it, needed).items()}
     unbound = needed.intersection(it.code.co_varnames).difference(values)
 
-    slots = tuple(kind_of_slot(slot) for slot in stack)
+    slots = tuple(map(kind_of_slot, stack))
     at = resume_at(it.code, offset, slots, unbound)
     closure = as_tuple([values.get(name, "CellType()") for name in at.names])
     local_variables = [values.get(name, "None") for name in it.code.co_varnames]
@@ -77,11 +77,11 @@ def variables_of(it: Machine, needed: frozenset[str]) -> dict[str, Any]:
     return cells | held
 
 
-def kind_of_slot(slot: Any) -> bool | None:
-    """How `resume_at` tells the slots of a stack apart: True for NULL, None for an exception that is being handled."""
-    if type(slot) is Handled:
-        return None
-    return slot is NULL
+def kind_of_slot(value: Any) -> Slot:
+    """How `resume_at` is to put back what stands here."""
+    if type(value) is Handled:
+        return Slot.HANDLED
+    return Slot.NULL if value is NULL else Slot.VALUE
 
 
 def texts_of(head: Rebuilder, stack: list[Any]) -> list[str]:

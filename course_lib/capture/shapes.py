@@ -320,7 +320,10 @@ def broken_promise(size: str, value: int, at: Location | None) -> ConstraintViol
 
 
 def concrete(value: Any) -> Any:
-    """With numbers in place of symbolic sizes: for what becomes text, or a key."""
+    """With numbers in place of symbolic sizes, also within a tuple or list.
+
+    For what must be a number in Python itself: the key of a dict, a part of a text, the argument of a builtin in C. To ask for the
+    number makes a guard, so the compiled code is used for this number only."""
     if type(value) in SYMBOLIC:
         return SYMBOLIC[type(value)](value)
     if type(value) in (tuple, list, torch.Size) and any(type(item) in SYMBOLIC for item in value):

@@ -18,8 +18,9 @@ import inspect
 import threading
 import weakref
 from dataclasses import dataclass
+from enum import Enum
 from types import CellType, CodeType, FunctionType
-from typing import Any, TypeAlias
+from typing import Any
 
 from course_lib.frames.assembling import UNIT, instruction, no_line, shifted_handlers
 from course_lib.frames.hook import call_hidden, flatten, number, wrapper
@@ -29,6 +30,7 @@ from course_lib.frames.tracebacks import going_on, heads, in_the_program, tidy, 
 __all__ = [
     "NEVER_CAPTURED",
     "Resume",
+    "Slot",
     "heads",
     "in_the_program",
     "live",
@@ -44,8 +46,19 @@ NESTED = 24
 """Resume functions that may run inside each other, as in a loop with a break; then the frame goes on as it is."""
 NEVER_CAPTURED: set[int] = set()
 """Numbers of code that runs as it is: the rest of a frame that nothing more is to be captured of, and what a user disabled."""
-OnStack: TypeAlias = bool | None
-"""Of a value on the stack: is it a NULL? None: it is what was handled before an exception, which is given instead."""
+
+
+class Slot(Enum):
+    """What stands at one place of the stack, and how the prologue puts it back."""
+
+    VALUE = "value"
+    """An ordinary value: it is loaded from its cell."""
+    NULL = "NULL"
+    """The NULL that a call keeps beside a function: it is pushed, and has no cell."""
+    HANDLED = "handled"
+    """CPython keeps here the exception that was handled before the one that is being handled now. The cell has the latter:
+    CPython notes it as being handled, and puts the one before it here."""
+
 
 _made: weakref.WeakValueDictionary[Any, "Resume"] = weakref.WeakValueDictionary()
 """By the number of its own code, and by what it was made from; heads keep them alive."""
@@ -70,7 +83,7 @@ def resumed(code: CodeType) -> Resume | None:
 
 
 def resume_at(
-    code: CodeType, offset: int, stack: tuple[OnStack, ...], unbound: frozenset[str]
+    code: CodeType, offset: int, stack: tuple[Slot, ...], unbound: frozenset[str]
 ) -> Resume:
     """The resume function of `code` (or its original) at `offset`. `unbound`: the local variables without a value."""
     # A resume function that breaks is resumed in the original code. There the place is earlier by the prologue's length.
@@ -90,19 +103,19 @@ def resume_at(
 
 
 def make_resume(
-    code: CodeType, offset: int, stack: tuple[OnStack, ...], unbound: frozenset[str]
+    code: CodeType, offset: int, stack: tuple[Slot, ...], unbound: frozenset[str]
 ) -> Resume:
     """Write the prologue, and move the tables by its length. Arguments as for `resume_at`."""
     slots = list(code.co_varnames)
     cells = tuple(name for name in code.co_cellvars if name not in code.co_varnames)
     names = cells + code.co_freevars
-    on_stack = tuple(f"stack{i}" for i, is_null in enumerate(stack) if not is_null)
+    on_stack = tuple(f"stack{i}" for i, slot in enumerate(stack) if slot is not Slot.NULL)
     free = names + on_stack
 
     prologue = begin(code, len(free))
     for name in sorted(unbound):
         prologue += instruction("DELETE_FAST", slots.index(name))
-    prologue += put_back(stack, first_slot=len(slots) + len(names))
+    prologue += put_back(stack, first_cell=len(slots) + len(names))
     prologue += instruction("JUMP_FORWARD", offset // UNIT)
 
     # `super()` looks for the first argument in a cell
@@ -132,18 +145,19 @@ def begin(code: CodeType, cells: int) -> bytes:
     return start + instruction("RESUME", 0)
 
 
-def put_back(stack: tuple[OnStack, ...], first_slot: int) -> bytes:
-    """Load what stood on the stack from its cells, which begin at `first_slot`."""
-    loads, slot = b"", first_slot
-    for is_null in stack:
-        if is_null:
+def put_back(stack: tuple[Slot, ...], first_cell: int) -> bytes:
+    """Load what stood on the stack from its cells, which begin at `first_cell`."""
+    loads = b""
+    cell = first_cell
+    for slot in stack:
+        if slot is Slot.NULL:
             loads += instruction("PUSH_NULL")
             continue
 
-        loads += instruction("LOAD_DEREF", slot)
-        slot += 1
-        # an exception that is being handled: pushing it leaves the one handled before below it
-        if is_null is None:
+        loads += instruction("LOAD_DEREF", cell)
+        cell += 1
+        if slot is Slot.HANDLED:
+            # This notes the exception as being handled, and pushes it above the one that was handled before. Only that stays.
             loads += instruction("PUSH_EXC_INFO") + instruction("POP_TOP")
     return loads
 

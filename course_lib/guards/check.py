@@ -79,7 +79,9 @@ class Check:
 
 
 def failure_of(guard: Guard, test: Test, namespace: dict[str, Any]) -> Failure | None:
-    """Ask one question again. `namespace`: the arguments of the call, and what checks know by name."""
+    """Ask one question again, as the check asked it, but keep what it got. `namespace`: the arguments, and what checks know by name.
+
+    Nothing of the program runs between a check and this question, so both get the same answer."""
     path, expected = guard.source.shown, test.right
     try:
         got = eval(test.left.format(guard.source.expr), namespace)

@@ -50,10 +50,15 @@ class MemoryPlan:
 
 
 def plan(schedule: Schedule, graph: LoopGraph) -> MemoryPlan:
-    """Decide where each stored buffer lives. Fills in `in_place` of the kernels."""
+    """Decide where each stored buffer lives.
+
+    A kernel is printed by itself, without the plan. So it is told here which of its operands it writes over (`in_place`);
+    nothing else of the schedule is changed."""
     planner = Planner(schedule, graph)
     for n, kernel in enumerate(schedule.kernels):
-        planner.place_results_of(n, kernel)
+        overwritten = planner.place_results_of(n, kernel)
+        if isinstance(kernel, FusedKernel):
+            kernel.in_place.update(overwritten)
 
     # When is each storage needed for the last time? It may hold several buffers, one after another.
     last: dict[str, int] = {}
@@ -103,29 +108,41 @@ class Planner:
             return any(map(may_fail, kernel.origins))
         return any("indirect" in member.body.operations for member in self.groups[n].members)
 
-    def place_results_of(self, n: int, kernel: Kernel) -> None:
-        """A place for each buffer that kernel `n` stores; what it was the last to read becomes free."""
-        # Inputs belong to the caller: only what was placed here can die.
-        mine = kernel.reads & self.result.place.keys()
-        dying = sorted(name for name in mine if self.last_use[name] == n)
+    def place_results_of(self, n: int, kernel: Kernel) -> dict[str, str]:
+        """Find a place for each buffer that kernel `n` stores. Gives result → the operand that it is written over.
 
-        fused = kernel if isinstance(kernel, FusedKernel) else None
+        Then the memory of what is not needed any more is free for the next kernels."""
+        # Operands that this kernel is the last to read. Inputs are none of them: their memory is the caller's.
+        placed_here = kernel.reads & self.result.place.keys()
+        dying = sorted(name for name in placed_here if self.last_use[name] == n)
+
+        overwritten: dict[str, str] = {}
         for buffer in kernel.buffers:
-            old = self.operand_to_overwrite(n, buffer, dying) if fused else None
-            if fused and old is not None:
-                dying = [name for name in dying if name != old]
-                fused.in_place[buffer.name] = old
+            old = None
+            if isinstance(kernel, FusedKernel):  # a library call reads its operands in any order
+                old = self.operand_to_overwrite(n, buffer, dying)
+
+            if old is not None:
+                overwritten[buffer.name] = old
+                dying = [name for name in dying if name != old]  # its memory lives on
                 self.place(buffer, self.result.place.get(old, old), "in place", n)
-            elif (free := self.memory_for(buffer, kernel)) is not None:
-                self.place(buffer, free.storage, "reuse", n)
             else:
-                self.place(buffer, buffer.name, "new", n)
+                self.place_elsewhere(buffer, n, kernel)
 
         unread = [buffer.name for buffer in kernel.buffers if self.last_use[buffer.name] == n]
         dead = {self.number[name] for name in (*dying, *unread)}
         for number in sorted(dead):
             one = self.result.allocations[number]
             self.free.setdefault(room_for(one.buffer), []).append(one)
+        return overwritten
+
+    def place_elsewhere(self, buffer: Buffer, n: int, kernel: Kernel) -> None:
+        """Memory that was freed before, or else new memory."""
+        free = self.memory_for(buffer, kernel)
+        if free is None:
+            self.place(buffer, buffer.name, "new", n)
+        else:
+            self.place(buffer, free.storage, "reuse", n)
 
     def place(self, buffer: Buffer, storage: str, how: How, n: int) -> None:
         """Note where a buffer lives."""

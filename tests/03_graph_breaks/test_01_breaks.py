@@ -6,7 +6,7 @@ from torch.testing import assert_close
 
 import course_lib as cl
 from course_lib import frames
-from course_lib.frames.resume import live, resume_at, resumed
+from course_lib.frames.resume import Slot, live, resume_at, resumed
 
 pytestmark = pytest.mark.skipif(
     not frames.installed(), reason="without the hook resume functions are not captured"
@@ -191,9 +191,9 @@ def test_a_resume_function_is_a_prologue_and_the_same_bytecode():
         return max(y, 3) + y
 
     offset = next(i.next_offset for i in frames.instructions(f.__code__) if i.op == "CALL")
-    made = resume_at(f.__code__, offset, (False,), frozenset({"y"}))
+    made = resume_at(f.__code__, offset, (Slot.VALUE,), frozenset({"y"}))
     assert made.code.co_code.endswith(f.__code__.co_code) and resumed(made.code) is made
-    assert resume_at(made.code, offset + made.shift, (False,), frozenset({"y"})) is made
+    assert resume_at(made.code, offset + made.shift, (Slot.VALUE,), frozenset({"y"})) is made
     stored = next(i.next_offset for i in frames.instructions(f.__code__) if i.op == "STORE_FAST")
     assert "y" not in live(f.__code__)[offset] and "y" in live(f.__code__)[stored]
 
