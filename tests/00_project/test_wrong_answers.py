@@ -40,6 +40,7 @@ def test_the_kinds_of_mistakes():
 
 # answers that may change what they are given, and why nobody reads it afterwards
 MAY_CHANGE = {
+    "test_spy": "a Frame tells what a call got: the call itself has its own names",
     "test_diagnose": "a Recorded is made for this one call, and its lists are its own",
 }
 
