@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     )
     from course_lib.compiler import capturing, compile, reset
     from course_lib.pipeline import Pipeline
+    from course_lib.simulator import simulate_gpu
     from course_lib.viz import explore, record, set_logs
     from course_lib.viz.explain import explain
     from course_lib.viz.mirror import mirror
@@ -35,7 +36,7 @@ __version__ = "0.1.0"
 __all__ = [
     "Interpreter", "Pipeline", "Unsupported", "allow_in_graph", "capturing", "compile", "config", "disable",
     "disallow_in_graph", "explain", "explore", "graph_break", "is_compiling", "list_backends", "list_mode_options",
-    "list_options", "mark_dynamic", "maybe_mark_dynamic", "mirror", "record", "reset", "set_logs",
+    "list_options", "mark_dynamic", "maybe_mark_dynamic", "mirror", "record", "reset", "set_logs", "simulate_gpu",
 ]  # fmt: skip
 
 
@@ -64,6 +65,8 @@ def _load_compiler() -> None:
 
 
 def __getattr__(name: str) -> Any:
+    if name == "simulate_gpu":
+        return importlib.import_module("course_lib.simulator").simulate_gpu
     if name in _PICTURES:
         return getattr(importlib.import_module("course_lib.viz"), name)
     # A room, which another room may ask for while it is being loaded itself: that one alone
@@ -92,3 +95,6 @@ def __dir__() -> list[str]:
 for variable, module in (("COURSE_LOGS", "recording.logs"), ("COURSE_TRACE", "report.whole_run")):
     if os.environ.get(variable):
         importlib.import_module(f"course_lib.viz.{module}")
+
+# Kernels of Triton, a learner's too, run in the simulator where there is no GPU
+importlib.import_module("course_lib.simulator").wait_for_triton()

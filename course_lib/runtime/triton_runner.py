@@ -14,10 +14,9 @@ from collections.abc import Callable, Sequence
 from struct import pack
 from typing import Any
 
-import numpy as np
 import torch
 
-from course_lib import config, native
+from course_lib import config, native, simulator
 from course_lib.codegen.tilings import Choice
 from course_lib.codegen.triton import TritonSource
 from course_lib.codegen.triton_ops import POINTERS
@@ -28,9 +27,6 @@ from course_lib.written import define
 
 AFTER_IMPORT: list[Callable[[Any], None]] = []
 """What is done with the module `triton` when it has been imported."""
-
-IN_INTERPRETER: dict[str, Any] = {}
-"""Name in a kernel's source → what stands for it in the interpreter."""
 
 
 @functools.cache
@@ -66,7 +62,7 @@ def load_triton(
 
     meta = source.tiling.meta(interpreted)
     if interpreted:
-        return load_interpreted(kernel, source, meta, names)
+        return load_interpreted(kernel, source, meta)
 
     on_gpu = functools.partial(compiled, kernel, source, device)
     choice = Choice(meta, source.tiling.warps(meta))
@@ -76,16 +72,18 @@ def load_triton(
 
 
 def load_interpreted(
-    kernel: Any, source: TritonSource, meta: dict[str, int], names: dict[str, Any]
+    kernel: Any, source: TritonSource, meta: dict[str, int]
 ) -> Callable[..., None]:
-    """The kernel by the interpreter. `names` are those that its source sees."""
-    for name, stand_in in IN_INTERPRETER.items():
-        if name in names:
-            names[name] = stand_in
+    """The kernel by the interpreter, with a GPU's values (`course_lib.simulator`).
 
+    As `compiled` below: no fusion, no flushing. What the code generator writes is checked by its tests, not at each start."""
     start = kernel[(source.tiling.programs(meta),)]
-    # Infinities and NaN are results here, not warnings.
-    return np.errstate(all="ignore")(functools.partial(start, **meta))
+
+    def started(*tensors: Any) -> None:
+        with simulator.using(refusals=False, checks=False, fusion=False, flush=False):
+            start(*tensors, **meta)
+
+    return started
 
 
 def compiled(

@@ -1,0 +1,205 @@
+"""What Python's own words mean in a kernel: `range`, `and`, `not`, `max`, `assert`, a loop's variable.
+
+In:  values of a kernel: Triton's tensors and Python's numbers.
+Out: the same. `simulator.rewriting` puts calls of these functions where the words stood.
+In Triton: `triton/compiler/code_generator.py`, `visit_For`, `visit_BoolOp`, `visit_UnaryOp`, `builtin_namespace`.
+"""
+
+from __future__ import annotations
+
+import builtins
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+import triton.language as tl
+from triton.runtime import interpreter
+
+from course_lib.simulator.refused import GPUFault
+from course_lib.simulator.settings import settings
+
+Handle: Any = interpreter.TensorHandle
+python_range = builtins.range
+
+
+def value(x: Any) -> Any:
+    """What gets a name is a value of the kernel: `a = 200` is an int32, no longer a Python number."""
+    if isinstance(x, (tuple, tl.tuple)) and not hasattr(x, "_fields"):
+        return type(x)(value(part) for part in x)
+    return interpreter.interpreter_semantic.to_tensor(x, False)
+
+
+def number(x: Any) -> int:
+    """A bound of a loop as a Python number."""
+    if isinstance(x, tl.tensor):
+        return int(np.ravel(x.handle.data)[0])
+    return int(getattr(x, "value", x))
+
+
+class StaticLoop:
+    """`tl.static_range`: unrolled when it is compiled, its variable a Python number."""
+
+    compiled = False
+
+    def __init__(self, *bounds: Any, step: Any = None, **named: Any) -> None:
+        steps = [] if step is None else [step]
+        if steps and len(bounds) == 1:
+            bounds = (0, *bounds)
+        self.numbers = python_range(*(number(bound) for bound in (*bounds, *steps)))
+
+    def __iter__(self) -> Iterator[Any]:
+        return iter(self.numbers)
+
+
+class Loop(StaticLoop):
+    """`range` and `tl.range`: a loop of the compiled kernel, its variable an int32 (int64 where a bound is one)."""
+
+    compiled = True
+
+    def __init__(self, *bounds: Any, step: Any = None, **named: Any) -> None:
+        named = {name: named[name] for name in ("arg1", "arg2") if name in named}
+        bounds = (*bounds, *named.values())
+        super().__init__(*bounds, step=step)
+
+        semantic = interpreter.interpreter_semantic
+        self.dtype = tl.int32
+        for bound in (*bounds, *([] if step is None else [step])):
+            self.dtype = semantic.integer_promote_impl(self.dtype, semantic.to_tensor(bound).dtype)
+        self.numpy_dtype = interpreter._get_np_dtype(self.dtype)
+
+    def __iter__(self) -> Iterator[Any]:
+        for i in self.numbers:
+            yield tl.tensor(Handle(np.array([i], self.numpy_dtype), self.dtype), self.dtype)
+
+    def behind(self, name: str, place: str) -> Any:
+        """The variable behind its loop: whoever reads it is told."""
+        return tl.tensor(BehindLoop(name, place, self.dtype), self.dtype)
+
+
+class BehindLoop(Handle):
+    """The variable of a loop behind it: poison for the compiler, so that any number may stand there on a GPU."""
+
+    def __init__(self, name: str, place: str, dtype: Any) -> None:
+        self.name, self.place = name, place
+        self.dtype = dtype
+        self.attr: dict[str, Any] = {}
+
+    @property
+    def data(self) -> Any:
+        raise GPUFault(
+            [
+                f"{self.place}: `{self.name}` is read behind its loop, where a GPU has any number in it; "
+                f"keep what you need under another name inside the loop"
+            ]
+        )
+
+    def __bool__(self) -> bool:
+        return bool(self.data)
+
+
+def loop(kind: Any, *bounds: Any, **named: Any) -> Any:
+    """What a `for` goes through."""
+    if kind is python_range:
+        return Loop(*bounds, **named)
+    return kind(*bounds, **named)
+
+
+def both(*parts: Callable[[], Any]) -> Any:
+    """`a and b`: elementwise for tensors; Python numbers decide at once."""
+    return logical("logical_and", False, parts)
+
+
+def either(*parts: Callable[[], Any]) -> Any:
+    """`a or b`."""
+    return logical("logical_or", True, parts)
+
+
+def logical(method: str, decides: bool, parts: tuple[Callable[[], Any], ...]) -> Any:
+    tensors: list[Any] = []
+    for part in parts:
+        last = part()
+        if isinstance(last, tl.tensor):
+            tensors.append(last)
+        elif bool(last) is decides:
+            return last
+    if not tensors:
+        return last
+
+    result = tensors.pop()
+    while tensors:
+        result = getattr(tensors.pop(), method)(result)
+    return result
+
+
+def negated(x: Any) -> Any:
+    """`not a`."""
+    return x.__not__() if isinstance(x, tl.tensor) else not x
+
+
+def maximum(*numbers: Any) -> Any:
+    return chosen(builtins.max, tl.maximum, numbers)
+
+
+def minimum(*numbers: Any) -> Any:
+    return chosen(builtins.min, tl.minimum, numbers)
+
+
+def chosen(of_python: Any, of_triton: Any, numbers: tuple[Any, ...]) -> Any:
+    if not any(isinstance(x, tl.tensor) for x in numbers):
+        return of_python(*numbers)
+    result = numbers[0]
+    for x in numbers[1:]:
+        result = of_triton(result, x)
+    return result
+
+
+def printed(*values: Any) -> None:
+    """`print` in a kernel is `tl.device_print`."""
+    texts = [x for x in values if isinstance(x, str)]
+    tl.device_print(" ".join(texts), *(x for x in values if not isinstance(x, str)))
+
+
+def meant(function: Any) -> Any:
+    """What a call of a Python builtin means in a kernel."""
+    try:
+        return MEANT.get(function, function)
+    except TypeError:
+        return function
+
+
+MEANT: dict[Any, Any] = {builtins.max: maximum, builtins.min: minimum, builtins.print: printed}
+
+
+def asserted(condition: Callable[[], Any], message: Callable[[], Any]) -> None:
+    """`assert`: without debug mode the compiler leaves it out."""
+    if settings.debug:
+        assert np.all(condition().handle.data), message()
+
+
+def static_assert(condition: Any, message: str = "") -> None:
+    assert condition, message
+
+
+def static_print(*values: Any, **named: Any) -> None:
+    """Printed by the compiler, once, with types; not by the programs. `judging` has asked it."""
+
+
+def with_named_formats(dot_scaled: Any) -> Any:
+    """`tl.dot_scaled` asks a format for its `value`; a constant of a kernel is a plain text here."""
+
+    def called(*arguments: Any, **named: Any) -> Any:
+        return dot_scaled(
+            *(tl.constexpr(x) if isinstance(x, str) else x for x in arguments),
+            **{k: tl.constexpr(x) if isinstance(x, str) else x for k, x in named.items()},
+        )
+
+    return called
+
+
+def condition(x: Any) -> bool:
+    """What `if`, `while` and `a if c else b` look at: a scalar. A block has no truth value."""
+    if not isinstance(x, tl.tensor):
+        return bool(getattr(x, "value", x))
+    if x.type.is_block():
+        raise ValueError("Boolean value of Tensor with more than one value is ambiguous")
+    return bool(np.ravel(x.handle.data)[0])

@@ -1,0 +1,354 @@
+"""The spine: what happens when a kernel is started on a machine without a GPU.
+
+In:  a kernel, its grid, its arguments.
+Out: the tensors as a GPU would leave them; or the compiler's refusal; or a `GPUFault`.
+In Triton: `InterpretedFunction.run` and `GridExecutor`; for a GPU `JITFunction.run`.
+
+    bind the arguments → ask the compiler (refusals) → run the programs (values) → look at what they did (faults)
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import functools
+import inspect
+import operator
+import random
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from itertools import product
+from types import FunctionType
+from typing import Any
+
+import numpy as np
+import triton.language as tl
+from triton.runtime import interpreter
+from triton.runtime.errors import InterpreterError
+from triton.tools.tensor_descriptor import TensorDescriptor
+
+from course_lib.simulator import judging, language, races, watching
+from course_lib.simulator.refused import GPUFault
+from course_lib.simulator.rewriting import rewritten
+from course_lib.simulator.settings import put, settings, using
+
+Handle = interpreter.TensorHandle
+
+
+@dataclass
+class Call:
+    """A launch: each parameter's argument as Python has it, which of them are constants, and the options."""
+
+    arguments: dict[str, Any]
+    constants: set[str]
+    options: dict[str, Any]
+    regions: list[watching.Region] = field(default_factory=list)
+
+
+sentences_of_last_launch: list[str] = []
+"""What was found while `collect` is set."""
+
+
+def launch(kernel: Any, grid: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+    """Run a kernel as a GPU would."""
+    call = bind(kernel, args, kwargs)
+    for hook in kernel.pre_run_hooks:
+        hook(*args, **{k: v for k, v in kwargs.items() if k in call.arguments})
+
+    if settings.refusals:
+        judging.ask(kernel, asked(call))
+
+    sizes = grid_sizes(grid, call.arguments)
+    function = kernel.rewrite()
+    with options_in_force(call.options), language_of_the_simulator():
+        watch = start_watch(call, sizes)
+        try:
+            run_programs(function, in_kernel_types(kernel, call), sizes, watch)
+            finish(watch)
+        finally:
+            watching.current = None
+
+
+def bind(kernel: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Call:
+    """Arguments by name. What is no parameter is an option of the compiler; one that it does not know is an error."""
+    parameters = set(kernel.arg_names)
+    named = {name: value for name, value in kwargs.items() if name in parameters}
+    options = {name: value for name, value in kwargs.items() if name not in parameters}
+    for name in options:
+        if name not in known_options():
+            raise KeyError(f"Keyword argument {name} was specified but unrecognised")
+    if "num_warps" in options:
+        warps = options["num_warps"]
+        assert warps > 0 and warps & (warps - 1) == 0, "num_warps must be a power of 2"
+
+    arguments = dynamic_function(kernel)(*args, **named)
+    constants = {name for name, note in kernel.fn.__annotations__.items() if is_constexpr(note)}
+    return Call(arguments, constants & parameters, options)
+
+
+@functools.cache
+def dynamic_function(kernel: Any) -> Any:
+    """The kernel's parameters as a function that gives its arguments by name: its errors read as those of a launch on a GPU."""
+    parameters = inspect.signature(kernel.fn).parameters.values()
+    defaults = {
+        name: p.default for p in parameters if p.default is not p.empty for name in [p.name]
+    }
+    shown = [
+        f"{p.name}=__defaults__['{p.name}']" if p.name in defaults else p.name for p in parameters
+    ]
+    made: dict[str, Any] = {"__defaults__": defaults}
+    exec(f"def dynamic_func({', '.join(shown)}): return dict(locals())", made)
+    return made["dynamic_func"]
+
+
+def is_constexpr(note: Any) -> bool:
+    return note is tl.constexpr or (isinstance(note, str) and note.endswith("constexpr"))
+
+
+def known_options() -> set[str]:
+    """The compiler's options, and those of a launch."""
+    options = type(judging.backend().parse_options({}))
+    return {field.name for field in dataclasses.fields(options)} | {"stream", "device_type"}
+
+
+def asked(call: Call) -> judging.Asked:
+    """The same launch as the compiler sees it."""
+    signature: dict[str, Any] = {}
+    constants: dict[tuple[int, ...], Any] = {}
+    for place, (name, argument) in enumerate(call.arguments.items()):
+        if name in call.constants:
+            signature[name] = "constexpr"
+            constants[(place,)] = getattr(argument, "value", argument)
+        else:
+            signature[name] = judging.describe(name, argument, (place,), constants)
+    return judging.Asked(signature, constants, call.options)
+
+
+def grid_sizes(grid: Any, arguments: dict[str, Any]) -> tuple[int, int, int]:
+    """Three numbers; a fourth is not looked at, as on a GPU."""
+    if callable(grid):
+        grid = grid(arguments)
+    sizes = [operator.index(grid[n]) for n in range(min(len(grid), 3))]
+    return (*sizes, *(1,) * (3 - len(sizes)))  # type: ignore[return-value]
+
+
+def in_kernel_types(kernel: Any, call: Call) -> dict[str, Any]:
+    """The arguments as values of the kernel: a float is a float32, 1 is a constant."""
+    values = {}
+    for name, argument in call.arguments.items():
+        if name in call.constants:
+            values[name] = getattr(argument, "value", argument)
+        else:
+            values[name] = in_kernel_type(name, argument, kernel, call)
+    return values
+
+
+def in_kernel_type(name: str, argument: Any, kernel: Any, call: Call) -> Any:
+    if isinstance(argument, tuple):
+        parts = [in_kernel_type(f"{name}[{n}]", x, kernel, call) for n, x in enumerate(argument)]
+        return type(argument)(*parts) if hasattr(argument, "_fields") else tuple(parts)
+    if isinstance(argument, bool):
+        return scalar(argument, tl.int1)
+    if isinstance(argument, float):
+        return scalar(argument, tl.float32)
+    if isinstance(argument, int):
+        return in_integer_type(name, argument, kernel)
+
+    value = interpreter._implicit_cvt(argument)
+    if hasattr(argument, "data_ptr"):
+        region = watching.Region(name, interpreter._unwrap_tensor(argument))
+        call.regions.append(region)
+        value.handle.attr = {"region": region}
+    elif isinstance(argument, TensorDescriptor):
+        region = watching.Region(name, interpreter._unwrap_tensor(argument.base))
+        call.regions.append(region)
+    return value
+
+
+def in_integer_type(name: str, number: int, kernel: Any) -> Any:
+    """int32 where it fits, int64 or uint64 else; an annotation decides before that."""
+    note = kernel.fn.__annotations__.get(name)
+    if isinstance(note, tl.dtype):
+        return scalar(number, note)
+    unspecialized = kernel.kwargs.get("do_not_specialize") or ()
+    if (
+        number == 1
+        and name not in unspecialized
+        and kernel.arg_names.index(name) not in unspecialized
+    ):
+        return 1
+    if -(2**31) <= number < 2**31:
+        return scalar(number, tl.int32)
+    return scalar(number, tl.int64 if number < 2**63 else tl.uint64)
+
+
+def scalar(number: Any, dtype: Any) -> Any:
+    with np.errstate(over="ignore"):
+        data = np.array([number], np.float64 if isinstance(number, float) else None)
+        return tl.tensor(Handle(data.astype(interpreter._get_np_dtype(dtype)), dtype), dtype)
+
+
+def start_watch(call: Call, sizes: tuple[int, int, int]) -> watching.Watch | None:
+    if not settings.checks:
+        return None
+    return watching.Watch(call.regions, sizes)
+
+
+def run_programs(
+    function: Any, values: dict[str, Any], sizes: tuple[int, int, int], watch: Any
+) -> None:
+    """One program after the other, in the order that was asked for."""
+    if watch is not None:
+        for region in watch.regions:
+            reference, unwritten = watching.unwritten_tensors.get(region.base, (None, None))
+            if reference is not None and reference() is not None:
+                watch.never_written[region] = unwritten
+
+    builder = interpreter.interpreter_builder
+    builder.set_grid_dim(*sizes)
+    watching.current = watch
+    with np.errstate(all="ignore"):
+        for program in order(sizes):
+            builder.set_grid_idx(*program)
+            if watch is not None:
+                watch.program = program
+            run_one(function, values)
+
+
+def run_one(function: Any, values: dict[str, Any]) -> None:
+    try:
+        function(**values)
+    except (GPUFault, NotImplementedError, InterpreterError):
+        raise
+    except Exception as error:
+        raise InterpreterError(repr(error)) from error
+
+
+def order(sizes: tuple[int, int, int]) -> Any:
+    """The programs' numbers, shuffled if there is a seed."""
+    programs = product(*(range(size) for size in sizes))
+    if settings.seed is None:
+        return programs
+    shuffled = list(programs)
+    random.Random(settings.seed).shuffle(shuffled)
+    return shuffled
+
+
+def finish(watch: watching.Watch | None) -> None:
+    """Look for races, and raise or keep what was found."""
+    global sentences_of_last_launch
+    if watch is None:
+        sentences_of_last_launch = []
+        return
+    found = [*watch.sentences, *races.find(watch)]
+    sentences_of_last_launch = found
+    if found and not settings.collect:
+        raise GPUFault(found)
+
+
+@contextlib.contextmanager
+def options_in_force(options: dict[str, Any]) -> Iterator[None]:
+    """`enable_fp_fusion=False` and its like, for one launch."""
+    changes = {}
+    if "enable_fp_fusion" in options:
+        changes["fusion"] = settings.fusion and bool(options["enable_fp_fusion"])
+    if "enable_reflect_ftz" in options:
+        changes["flush"] = settings.flush and bool(options["enable_reflect_ftz"])
+    if options.get("debug"):
+        changes["debug"] = True
+    if not changes:
+        yield
+        return
+    with using(**changes):
+        yield
+
+
+# The language in place ------------------------------------------------------------------------------------------------
+
+
+@dataclass
+class Patch:
+    """One attribute of Triton's language: what it is for the compiler, and what for the simulator."""
+
+    owner: Any
+    name: str
+    compiled: Any
+    simulated: Any
+
+
+MISSING = object()
+patches: list[Patch] = []
+depth = 0
+
+
+def find_patches() -> None:
+    """What Triton's interpreter changes in its language for each launch, looked up once; and what changes here besides."""
+    owners = [tl, tl.core, tl.tensor, tl.math, tl.dtype, tl.core.tensor_descriptor_base]
+    before = {id(owner): dict(vars(owner)) for owner in owners}
+
+    names = {"tl": tl, "core": tl.core}
+    scope = interpreter._patch_lang(FunctionType((lambda: None).__code__, names))
+    for owner in (tl, tl.core):
+        owner.range, owner.static_range = language.Loop, language.StaticLoop
+        owner.static_assert, owner.static_print = language.static_assert, language.static_print
+    # Triton's own code asks `if other`: is there one? A kernel's `if` is `language.condition`
+    tl.dot_scaled = tl.core.dot_scaled = language.with_named_formats(tl.dot_scaled)
+    tl.tensor.__bool__ = lambda self: True
+    tl.tensor.__index__ = lambda self: int(np.ravel(self.handle.data)[0])
+
+    for owner in owners:
+        old = before[id(owner)]
+        for name, value in list(vars(owner).items()):
+            if value is not old.get(name, MISSING):
+                patches.append(Patch(owner, name, old.get(name, MISSING), value))
+    if scope is not None:
+        scope.restore()
+    put_language(simulated=False)
+
+
+def put_language(simulated: bool) -> None:
+    for patch in patches:
+        value = patch.simulated if simulated else patch.compiled
+        if value is not MISSING:
+            setattr(patch.owner, patch.name, value)
+        elif patch.name in vars(patch.owner):
+            delattr(patch.owner, patch.name)
+
+
+@contextlib.contextmanager
+def language_of_the_simulator() -> Iterator[None]:
+    """Inside, `tl.load` and its like run at once."""
+    global depth
+    depth += 1
+    if depth == 1:
+        put_language(simulated=True)
+    try:
+        yield
+    finally:
+        depth -= 1
+        if depth == 0:
+            put_language(simulated=False)
+
+
+def put_in_place() -> None:
+    """Kernels of Triton's interpreter start here from now on."""
+
+    def run(self: Any, *args: Any, grid: Any, warmup: bool, **kwargs: Any) -> None:
+        if not warmup:
+            launch(self, grid, args, kwargs)
+
+    def rewrite(self: Any) -> Any:
+        if self.fn not in self.rewritten_fn:
+            self.rewritten_fn[self.fn] = rewritten(self.fn)
+        return self.rewritten_fn[self.fn]
+
+    def call_from_a_kernel(self: Any, *args: Any, **kwargs: Any) -> Any:
+        return self.rewrite()(*args, **kwargs)
+
+    find_patches()
+    kernel = interpreter.InterpretedFunction
+    kernel.run, kernel.rewrite, kernel.__call__ = run, rewrite, call_from_a_kernel
+    kernel.rewritten_fn.clear()
+
+
+__all__ = ["launch", "put", "put_in_place"]

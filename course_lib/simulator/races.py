@@ -1,0 +1,153 @@
+"""Races: which accesses of one launch depend on who comes first.
+
+In:  the accesses that a `Watch` recorded.
+Out: a sentence for each pair of lines that race.
+In NVIDIA's tools: `compute-sanitizer --tool racecheck`, for shared memory only.
+
+A race is one address at which two programs, or two lanes of one store, leave different values; or which one program reads and
+another writes. Atomics put accesses in order: what a program wrote before one of its atomics is seen by who comes behind one of his.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from course_lib.simulator.watching import Access, Watch, lane_name
+
+MOST_LOOKED_AT = 2000
+"""Addresses that are looked at one by one, in a launch that has atomics."""
+
+
+@dataclass
+class Table:
+    """All accesses as columns, sorted by address. `start`: where each address begins."""
+
+    access: Any
+    address: Any
+    program: Any
+    lane: Any
+    value: Any
+    writes: Any
+    atomic: Any
+    start: Any
+
+
+def find(watch: Watch) -> list[str]:
+    """The sentences: at most one for each pair of lines."""
+    accesses = watch.accesses
+    if not any(access.kind == "write" for access in accesses):
+        return []
+    table = columns(accesses)
+    if table is None:
+        return []
+
+    suspects = suspected(table, watch)
+    sentences: dict[tuple[str, str], str] = {}
+    for place in suspects[:MOST_LOOKED_AT]:
+        pair = racing_pair(table, place, accesses, watch)
+        if pair is not None:
+            first, second = pair
+            lines = accesses[table.access[first]].line, accesses[table.access[second]].line
+            if lines not in sentences:
+                sentences[lines] = sentence(table, first, second, accesses, watch)
+    return list(sentences.values())
+
+
+def columns(accesses: list[Access]) -> Table | None:
+    """One row for each lane of each access; only addresses that someone writes and that come more than once."""
+    written = np.unique(np.concatenate([a.addresses for a in accesses if a.kind == "write"]))
+    rows = []
+    for position, access in enumerate(accesses):
+        addresses = access.addresses.reshape(-1)
+        place = np.minimum(np.searchsorted(written, addresses), written.size - 1)
+        kept = np.flatnonzero(written[place] == addresses)
+        lanes = kept if access.lanes is None else access.lanes[kept]
+        values = np.zeros(kept.size, np.uint64) if access.values is None else access.values[kept]
+        rows.append((np.full(kept.size, position), addresses[kept], lanes, values))
+
+    number, address, lane, value = (np.concatenate(column) for column in zip(*rows, strict=True))
+    order = np.argsort(address, kind="stable")
+    number, address, lane, value = number[order], address[order], lane[order], value[order]
+    if address.size == 0 or not (address[1:] == address[:-1]).any():
+        return None
+
+    kinds = np.array([access.kind for access in accesses])[number]
+    programs = np.array([access.program for access in accesses])[number]
+    start = np.flatnonzero(np.r_[True, address[1:] != address[:-1]])
+    return Table(number, address, programs, lane, value, kinds == "write", kinds == "atomic", start)
+
+
+def suspected(table: Table, watch: Watch) -> Any:
+    """Numbers of the addresses with two programs, or two values in one store."""
+    start, size = table.start, table.address.size
+    programs = np.maximum.reduceat(table.program, start) != np.minimum.reduceat(
+        table.program, start
+    )
+    # All that is there are writes of one value: no race, whoever comes first
+    only_writes = np.logical_and.reduceat(table.writes, start)
+    one_value = np.maximum.reduceat(table.value, start) == np.minimum.reduceat(table.value, start)
+
+    ends = np.r_[start[1:], size]
+    several = ends - start > 1
+    return np.flatnonzero(several & ~(only_writes & one_value) & (programs | only_writes))
+
+
+def racing_pair(
+    table: Table, place: int, accesses: list[Access], watch: Watch
+) -> tuple[int, int] | None:
+    """Two rows of one address that race."""
+    first = int(table.start[place])
+    end = int(table.start[place + 1]) if place + 1 < table.start.size else table.address.size
+    rows = range(first, min(end, first + 200))
+    writers = [row for row in rows if table.writes[row]]
+    for a in writers:
+        for b in rows:
+            if a != b and race(table, a, b, accesses, watch):
+                return a, b
+    return None
+
+
+def race(table: Table, a: int, b: int, accesses: list[Access], watch: Watch) -> bool:
+    """Does it matter which of the two comes first? `a` writes."""
+    same_program = table.program[a] == table.program[b]
+    if table.writes[b] and table.value[a] == table.value[b]:
+        return False
+    if same_program:
+        # Lanes of one store have no order; what a program does line by line has
+        return bool(table.writes[b] and table.access[a] == table.access[b])
+    return not (ordered(table, a, b, accesses, watch) or ordered(table, b, a, accesses, watch))
+
+
+def ordered(table: Table, a: int, b: int, accesses: list[Access], watch: Watch) -> bool:
+    """Is there an atomic of the first program behind `a`, and one of the second before `b`?"""
+    released = (
+        watch.atomics.get(int(table.program[a]), 0) > accesses[table.access[a]].atomics_before
+    )
+    acquired = accesses[table.access[b]].atomics_before > 0 or bool(table.atomic[b])
+    return released and acquired
+
+
+def sentence(table: Table, a: int, b: int, accesses: list[Access], watch: Watch) -> str:
+    """`file:line: a race at out[3]: ...`."""
+    access, other = accesses[table.access[a]], accesses[table.access[b]]
+    address = int(table.address[a])
+    where = next((r.at(address) for r in watch.regions if r.base <= address < r.end), hex(address))
+    who = watch.who(table.lane[a], access.shape, int(table.program[a]))
+
+    if table.access[a] == table.access[b]:
+        lane = lane_name(int(table.lane[b]), other.shape)
+        return (
+            f"{access.line}: a race at {where}: {who} and lane {lane} write different values to it"
+        )
+    whom = watch.who(table.lane[b], other.shape, int(table.program[b]))
+    if table.writes[b]:
+        what = "writes another value"
+    elif table.atomic[b]:
+        what = "changes it by an atomic"
+    else:
+        what = "reads it"
+    behind = "" if access.line == other.line else f" in {other.line}"
+    return f"{access.line}: a race at {where}: {who} writes it, {whom} {what}{behind}"

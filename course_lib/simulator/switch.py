@@ -1,0 +1,118 @@
+"""When the simulator is switched on.
+
+In:  `import course_lib` before Triton, or `cl.simulate_gpu()`.
+Out: Triton's interpreter, mended; nothing at all where there is a GPU.
+In PyTorch: nothing.
+
+`import course_lib` loads no Triton: it leaves a note with Python's import system, which is looked at when Triton is imported.
+"""
+
+from __future__ import annotations
+
+import functools
+import importlib
+import importlib.abc
+import importlib.util
+import os
+import sys
+import warnings
+from collections.abc import Callable
+from typing import Any
+
+from course_lib import versions
+
+
+def has_gpu() -> bool:
+    """Is there a GPU that torch can use?"""
+    torch = importlib.import_module("torch")
+    return bool(torch.cuda.is_available())
+
+
+def simulate_gpu(**changes: Any) -> None:
+    """Run Triton's kernels as a GPU would, from now on. Where there is a GPU, this does nothing.
+
+    `changes`: fields of `course_lib.simulator.settings.Settings`, for example `checks=False` or `seed=3`.
+    Raises `RuntimeError` if Triton was imported before for a GPU; `ImportError` if there is no Triton."""
+    if has_gpu():
+        return
+    if "triton" not in sys.modules:
+        choose_interpreter()
+    mend_triton()
+
+    settings = importlib.import_module("course_lib.simulator.settings")
+    for name, value in changes.items():
+        if name not in vars(settings.settings):
+            known = ", ".join(vars(settings.settings))
+            raise TypeError(f"the simulator has no setting `{name}`; it has {known}")
+        setattr(settings.settings, name, value)
+
+
+@functools.cache
+def mend_triton() -> None:
+    """Put everything in place, once."""
+    triton = importlib.import_module("triton")
+    if not is_interpreting():
+        raise RuntimeError(
+            "Triton was imported for a GPU before: `import course_lib` first, or set TRITON_INTERPRET=1 before Python starts"
+        )
+    mends = importlib.import_module("course_lib.simulator.mends")
+    version = versions.minor(triton.__version__)
+    if not mends.FIRST <= version <= mends.LAST:
+        warnings.warn(unknown_version(triton.__version__, mends), RuntimeWarning, stacklevel=2)
+
+    mends.put_all_in_place(version)
+    importlib.import_module("course_lib.simulator.mends.watched").put_in_place()
+    importlib.import_module("course_lib.simulator.launching").put_in_place()
+
+
+def unknown_version(version: str, mends: Any) -> str:
+    first, last = (".".join(map(str, v)) for v in (mends.FIRST, mends.LAST))
+    return (
+        f"the simulator was tried with Triton {first} to {last}, and this is {version}: "
+        "what it computes may differ from a GPU"
+    )
+
+
+def choose_interpreter() -> None:
+    """Triton reads this while it is imported. What somebody has set stays."""
+    if not os.environ.get("TRITON_INTERPRET"):
+        os.environ["TRITON_INTERPRET"] = "1"
+
+
+def is_interpreting() -> bool:
+    """Was Triton imported for its interpreter?"""
+    standard = importlib.import_module("triton.language.standard")
+    return type(standard.sum).__name__ == "InterpretedFunction"
+
+
+class WhenTritonComes(importlib.abc.MetaPathFinder):
+    """Looks at `import triton` once: chooses the interpreter where there is no GPU, and mends it when it is there."""
+
+    def find_spec(self, name: str, path: Any = None, target: Any = None) -> Any:
+        if name != "triton":
+            return None
+        sys.meta_path.remove(self)
+        if has_gpu() or os.environ.get("TRITON_INTERPRET") == "0":
+            return None
+
+        spec = importlib.util.find_spec("triton")
+        if spec is None or spec.loader is None:
+            return spec
+        choose_interpreter()
+        loader: Any = spec.loader
+        loader.exec_module = and_then(loader.exec_module, mend_triton)
+        return spec
+
+
+def and_then(load: Callable[[Any], None], mend: Callable[[], None]) -> Callable[[Any], None]:
+    def loaded(module: Any) -> None:
+        load(module)
+        mend()
+
+    return loaded
+
+
+def wait_for_triton() -> None:
+    """Called by `import course_lib`."""
+    if "triton" not in sys.modules:
+        sys.meta_path.insert(0, WhenTritonComes())

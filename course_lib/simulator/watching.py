@@ -1,0 +1,287 @@
+"""What every access of a launch is held against: the tensors that were given, and what is known of each lane.
+
+In:  the tensors of a launch; then each load, store and atomic, with its addresses and mask.
+Out: the lanes that may go to memory; a sentence for each lane that may not.
+In triton-viz: `clients/sanitizer`, which looks at the storage of a tensor; here it is the tensor itself, by its pointer.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import FrameType
+from typing import Any
+
+import numpy as np
+import torch
+import triton
+
+from course_lib.simulator.refused import GPUFault, shown
+from course_lib.simulator.settings import settings
+
+MOST_RECORDED = 50_000_000
+"""Accesses of one launch that are kept for the search for races: 2 GB. Later ones are not looked at."""
+
+OURS = (str(Path(triton.__file__).parent), str(Path(__file__).parent))
+"""Lines of these folders are not the learner's."""
+
+
+@dataclass(eq=False)
+class Region:
+    """One tensor of a launch: `name` as the kernel calls it, its addresses from `base` to `end`."""
+
+    name: str
+    tensor: torch.Tensor
+    base: int = 0
+    end: int = 0
+
+    def __post_init__(self) -> None:
+        self.base = self.end = self.tensor.data_ptr()
+        if self.tensor.numel():
+            steps = zip(self.tensor.shape, self.tensor.stride(), strict=True)
+            elements = 1 + sum((size - 1) * stride for size, stride in steps)
+            self.end = self.base + elements * self.tensor.element_size()
+
+    def at(self, address: int) -> str:
+        """An address as `tensor[index]`; with one number for what lies outside."""
+        place = (address - self.base) // self.tensor.element_size()
+        if not self.base <= address < self.end or self.tensor.dim() < 2:
+            return f"{self.name}[{place}]"
+
+        indices = []
+        for stride in sorted(set(self.tensor.stride()), reverse=True):
+            indices.append((stride, place // stride if stride else 0))
+            place = place % stride if stride else place
+        by_stride = dict(indices)
+        return f"{self.name}[{', '.join(str(by_stride[s]) for s in self.tensor.stride())}]"
+
+
+@dataclass
+class Access:
+    """What one line did in one program: addresses of the lanes that were not masked out."""
+
+    kind: str
+    line: str
+    program: int
+    addresses: Any
+    lanes: Any
+    shape: tuple[int, ...]
+    # The bits that were stored, as unsigned integers
+    values: Any = None
+    # How many atomics this program had done before
+    atomics_before: int = 0
+
+
+@dataclass
+class Watch:
+    """The watch of one launch."""
+
+    regions: list[Region]
+    grid: tuple[int, int, int]
+    never_written: dict[Region, Any] = field(default_factory=dict)
+    accesses: list[Access] = field(default_factory=list)
+    recorded: int = 0
+    program: tuple[int, int, int] = (0, 0, 0)
+    atomics: dict[int, int] = field(default_factory=dict)
+    sentences: list[str] = field(default_factory=list)
+
+    @property
+    def number(self) -> int:
+        """The program's number in the grid."""
+        x, y, z = self.program
+        return (x * self.grid[1] + y) * self.grid[2] + z
+
+    def report(self, sentence: str) -> None:
+        """Raise it, or collect it and go on."""
+        if not settings.collect:
+            raise GPUFault([sentence])
+        if sentence not in self.sentences and len(self.sentences) < 100:
+            self.sentences.append(sentence)
+
+    def who(self, lane: Any, shape: tuple[int, ...], program: int | None = None) -> str:
+        """`program 3, lane 17`."""
+        names = self.program if program is None else np.unravel_index(program, self.grid)
+        used = [int(n) for n in names]
+        while len(used) > 1 and self.grid[len(used) - 1] == 1:
+            used.pop()
+        shown = used[0] if len(used) == 1 else tuple(used)
+        return f"program {shown}, lane {lane_name(int(lane), shape)}"
+
+    def access(self, kind: str, pointer: Any, mask: Any, values: Any = None) -> Any:
+        """Look at one access before it happens; the lanes that may go to memory."""
+        addresses = np.asarray(pointer.data)
+        lanes = np.broadcast_to(np.asarray(mask.data, bool), addresses.shape)
+        whole = bool(lanes.all())
+        active = addresses.reshape(-1) if whole else addresses[lanes]
+        if not active.size:
+            return mask
+
+        line = line_of_the_kernel()
+        self.look_at_taints(kind, line, pointer, mask, values, lanes)
+        places = None if whole else np.flatnonzero(lanes)
+        region = pointer.attr.get("region")
+        size = max(1, pointer.dtype.scalar.element_ty.primitive_bitwidth // 8)
+
+        inside = self.inside(region, active, size)
+        if inside is not None:
+            lane = first_false(inside) if places is None else places[first_false(inside)]
+            self.outside(kind, line, region, int(active[first_false(inside)]), lane, lanes.shape)
+            keep = np.zeros(lanes.size, bool)
+            keep[np.arange(lanes.size)[inside] if places is None else places[inside]] = True
+            mask = type(mask)(keep.reshape(lanes.shape), mask.dtype)
+            lanes, active = mask.data, active[inside]
+            places = np.flatnonzero(keep)
+
+        if self.never_written:
+            self.look_at_unwritten(kind, line, region, active, places, lanes.shape)
+        self.record(kind, line, active, places, lanes, values)
+        return mask
+
+    def inside(self, region: Region | None, active: Any, size: int) -> Any:
+        """None if all addresses are within the tensor; else which of them are."""
+        low, high = int(active.min()), int(active.max()) + size
+        regions = self.regions if region is None else [region]
+        if any(r.base <= low and high <= r.end for r in regions):
+            return None
+        good = np.zeros(active.shape, bool)
+        for r in regions:
+            good |= (active >= np.uint64(r.base)) & (active + np.uint64(size) <= np.uint64(r.end))
+        return None if good.all() else good
+
+    def outside(
+        self, kind: str, line: str, region: Region | None, address: int, lane: int, shape: Any
+    ) -> None:
+        if region is None:
+            where = f"address {address:#x}, which lies in no tensor of this launch"
+        else:
+            count = (region.end - region.base) // region.tensor.element_size()
+            where = (
+                f"{region.at(address)}, outside: {region.name} ends at {region.name}[{count - 1}]"
+            )
+            if address < region.base:
+                where = f"{region.at(address)}, outside: it lies before {region.name}"
+        self.report(f"{line}: {self.who(lane, shape)} {kind}s {where}")
+
+    def look_at_taints(
+        self, kind: str, line: str, pointer: Any, mask: Any, values: Any, lanes: Any
+    ) -> None:
+        """Offsets that left int32, and values that no load gave."""
+        for handle, taint, sentence in (
+            (
+                pointer,
+                "wrapped",
+                "computes an offset beyond int32: it wraps around; use `.to(tl.int64)`",
+            ),
+            (
+                pointer,
+                "undefined",
+                f"{kind}s at an address from lanes that a mask left without a value",
+            ),
+            (
+                mask,
+                "undefined",
+                "masks with lanes that a mask left without a value; give the load an `other=`",
+            ),
+            (
+                values,
+                "undefined",
+                "stores a lane that a mask left without a value; give the load an `other=`",
+            ),
+        ):
+            bad = None if handle is None else handle.attr.get(taint)
+            if bad is None:
+                continue
+            bad = np.broadcast_to(bad, lanes.shape) & lanes
+            if bad.any():
+                self.report(f"{line}: {self.who(np.flatnonzero(bad)[0], lanes.shape)} {sentence}")
+
+    def look_at_unwritten(
+        self, kind: str, line: str, region: Region | None, active: Any, places: Any, shape: Any
+    ) -> None:
+        """Has anybody written what is read here?"""
+        unwritten = self.never_written.get(region) if region is not None else None
+        if region is None or unwritten is None:
+            return
+        elements = ((active - np.uint64(region.base)) // region.tensor.element_size()).astype(int)
+        if kind == "write":
+            unwritten[elements] = False
+            return
+        bad = np.flatnonzero(unwritten[elements])
+        if bad.size:
+            lane = bad[0] if places is None else places[bad[0]]
+            where = region.at(int(active[bad[0]]))
+            self.report(f"{line}: {self.who(lane, shape)} reads {where}, which nobody has written")
+
+    def record(
+        self, kind: str, line: str, active: Any, places: Any, lanes: Any, values: Any
+    ) -> None:
+        """Keep it for the search for races. Reading happens to be harmless in a grid of one program."""
+        if self.recorded > MOST_RECORDED:
+            return
+        self.recorded += active.size
+        number = self.number
+        before = self.atomics.get(number, 0)
+        if kind == "atomic":
+            self.atomics[number] = before + 1
+
+        bits = None
+        if values is not None and kind == "write":
+            stored = np.broadcast_to(values.data, lanes.shape)
+            stored = stored.reshape(-1) if places is None else stored.reshape(-1)[places]
+            bits = np.ascontiguousarray(stored).view(f"u{stored.itemsize}").astype(np.uint64)
+        self.accesses.append(
+            Access(kind, line, number, active.copy(), places, lanes.shape, bits, before)
+        )
+
+
+current: Watch | None = None
+"""The watch of the launch that is running; None when nothing is checked."""
+
+unwritten_tensors: dict[int, tuple[Any, Any]] = {}
+"""Address → (weak reference to the tensor, which of its elements nobody has written)."""
+
+
+def lane_name(lane: int, shape: tuple[int, ...]) -> str:
+    """The lane's number; in a block of more dimensions its place."""
+    if len(shape) < 2:
+        return str(lane)
+    return f"({', '.join(str(int(n)) for n in np.unravel_index(lane, shape))})"
+
+
+def first_false(flags: Any) -> int:
+    return int(np.argmin(flags))
+
+
+known_code: dict[Any, bool] = {}
+
+
+def is_the_learners(code: Any) -> bool:
+    if code not in known_code:
+        known_code[code] = not code.co_filename.startswith(OURS)
+    return known_code[code]
+
+
+def line_of_the_kernel() -> str:
+    """`file:line` of the innermost line that is neither Triton's nor the simulator's."""
+    frame: FrameType | None = sys._getframe(2)
+    while frame is not None and not is_the_learners(frame.f_code):
+        frame = frame.f_back
+    return "?" if frame is None else f"{shown(frame.f_code.co_filename)}:{frame.f_lineno}"
+
+
+def spreading(taint: str, method: Callable[..., Any]) -> Callable[..., Any]:
+    """An operation whose result's lanes have what any operand's lane has."""
+
+    def spread(self: Any, *operands: Any) -> Any:
+        result = method(self, *operands)
+        marks = [x.attr[taint] for x in operands if taint in getattr(x, "attr", ())]
+        if marks and current is not None:
+            mark = marks[0]
+            for other in marks[1:]:
+                mark = mark | other
+            result.attr = {**result.attr, taint: np.broadcast_to(mark, result.data.shape)}
+        return result
+
+    return spread

@@ -1,0 +1,87 @@
+"""The simulated GPU beside a recorded one: the 48 kernels of the discovery, our own, random ones."""
+
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+
+import course_lib  # noqa: F401  (before Triton)
+
+sys.path.insert(0, str(Path(__file__).parents[1] / "tools" / "simulated"))
+
+pytest.importorskip("triton")
+if torch.cuda.is_available():
+    pytest.skip("nothing is simulated where there is a GPU", allow_module_level=True)
+
+pytestmark = pytest.mark.filterwarnings("ignore")
+
+
+@pytest.fixture(scope="module")
+def table():
+    return __import__("table")
+
+
+@pytest.fixture(scope="module")
+def answers(table):
+    return table.discovery()
+
+
+def test_every_answer_of_the_discovery_is_of_one_of_four_kinds(table, answers):
+    kinds = {table.SAME, table.REFUSED, table.ROUNDING, table.WHY}
+    assert [row for row in answers if row.kind not in kinds] == []
+
+
+def test_all_48_kernels_are_there(answers):
+    assert len({row.name.split()[0] for row in answers}) == 48
+
+
+def test_no_reason_is_given_that_is_not_needed(table, answers):
+    used = {row.why for row in answers if row.kind == table.WHY}
+    unused = [name for name, why in table.REASONS.items() if why not in used]
+    assert set(unused) <= table.NOT_ALWAYS
+
+
+def test_our_own_kernels_give_what_the_gpu_gave(table):
+    _, rows = table.programs(own=True)
+    assert len(rows) >= 150
+    assert [row for row in rows if row.kind not in (table.SAME, table.ROUNDING)] == []
+
+
+@pytest.mark.parametrize("first", [0, 300])
+def test_random_kernels_give_what_the_gpu_gave(table, first):
+    _, rows = table.programs(own=False, first=first, last=first + 150)
+    assert [row for row in rows if row.kind == "DIFFERENT"] == []
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("first", range(0, 3200, 400))
+def test_all_random_kernels_give_what_the_gpu_gave(table, first):
+    _, rows = table.programs(own=False, first=first, last=first + 400)
+    assert [row for row in rows if row.kind == "DIFFERENT"] == []
+
+
+def found(seed):
+    """Was the planted fault named? The sentences otherwise."""
+    from programs import run
+    from random_programs import planted
+
+    from course_lib import simulator
+
+    program, word = planted(seed)
+    try:
+        run(program, "cpu")
+    except simulator.GPUFault as fault:
+        named = any(word in sentence for sentence in fault.sentences)
+        return None if named else (program.name, fault.sentences)
+    return program.name, "nothing was found"
+
+
+def test_planted_faults_are_found():
+    assert [missed for seed in range(100) if (missed := found(seed))] == []
+
+
+@pytest.mark.slow
+def test_500_planted_faults_are_found():
+    missed = [answer for seed in range(500) if (answer := found(seed))]
+    assert len(missed) <= 25, missed

@@ -1,0 +1,115 @@
+"""Each mend of Triton's interpreter: a small kernel that is wrong without it in some version, and right with it."""
+
+import importlib
+import json
+import os
+import subprocess
+import sys
+import warnings
+from pathlib import Path
+
+import pytest
+import torch
+
+import course_lib  # noqa: F401  (before Triton)
+
+pytest.importorskip("triton")
+if torch.cuda.is_available():
+    pytest.skip("nothing is simulated where there is a GPU", allow_module_level=True)
+
+from course_lib import simulator, versions
+
+simulator.mend_triton()
+mends = importlib.import_module("course_lib.simulator.mends")
+FIRST, LAST, Mend = mends.FIRST, mends.LAST, mends.Mend
+
+HERE = Path(__file__).parent
+CASES = HERE.parent / "tools" / "simulated" / "cases.py"
+TRITON = versions.minor(__import__("triton").__version__)
+
+sys.path.insert(0, str(CASES.parent))
+cases = __import__("cases")
+
+
+@pytest.fixture(scope="module")
+def plain():
+    """What Triton's interpreter gives by itself, in a process of its own: name → answer."""
+    environment = {**os.environ, "TRITON_INTERPRET": "1"}
+    command = [sys.executable, "-W", "ignore", str(CASES)]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
+    return json.loads(done.stdout.splitlines()[-1])
+
+
+def test_each_mend_has_a_case_and_each_case_a_mend():
+    assert {mend.name for mend in mends.MENDS} == set(cases.CASES)
+
+
+@pytest.mark.parametrize("mend", mends.MENDS, ids=lambda mend: mend.name)
+@pytest.mark.filterwarnings("ignore")
+def test_with_the_mend_a_kernel_gives_what_a_gpu_gives(mend):
+    with simulator.using(collect=True):
+        assert cases.answer(mend.name) == cases.CASES[mend.name].on_a_gpu
+
+
+@pytest.mark.parametrize("mend", mends.MENDS, ids=lambda mend: mend.name)
+def test_without_it_the_kernel_is_wrong_in_the_versions_that_are_named(mend, plain):
+    if not mend.needed(TRITON):
+        pytest.skip(f"not needed in Triton {TRITON[0]}.{TRITON[1]}")
+    assert plain[mend.name] != cases.CASES[mend.name].on_a_gpu, "it may be dropped for this version"
+
+
+def test_a_mend_says_for_which_versions_it_is():
+    short = Mend("x", "is wrong", None, (3, 7), (3, 8))
+    assert [short.needed((3, minor)) for minor in (6, 7, 8, 9)] == [False, True, True, False]
+    assert str(short) == "x (Triton 3.7 to 3.8): is wrong"
+
+
+def test_an_unknown_version_says_so_in_one_line():
+    said = simulator.switch.unknown_version("4.0.1", mends)
+    assert said == (
+        f"the simulator was tried with Triton {FIRST[0]}.{FIRST[1]} to {LAST[0]}.{LAST[1]}, and this is 4.0.1: "
+        "what it computes may differ from a GPU"
+    )
+
+
+def python(program: str, **environment: str) -> str:
+    command = [sys.executable, "-W", "ignore", "-c", program]
+    done = subprocess.run(
+        command, env={**os.environ, **environment}, capture_output=True, text=True, check=True
+    )
+    return done.stdout.strip()
+
+
+WHICH = "; from triton.runtime.interpreter import InterpreterBuilder as B; print(B.cast_impl.__module__)"
+
+
+def test_nothing_is_mended_without_course_lib():
+    said = python("import triton" + WHICH, TRITON_INTERPRET="1")
+    assert said == "triton.runtime.interpreter"
+
+
+def test_importing_course_lib_first_is_enough():
+    said = python("import course_lib, triton" + WHICH, TRITON_INTERPRET="")
+    assert said.startswith("course_lib.simulator")
+
+
+def test_nothing_is_mended_where_there_is_a_gpu():
+    pretended = "import torch; torch.cuda.is_available = lambda: True; import course_lib as cl; cl.simulate_gpu(); import triton, os"
+    said = python(
+        pretended + "; print(os.environ.get('TRITON_INTERPRET', ''))" + WHICH, TRITON_INTERPRET=""
+    )
+    assert (
+        said.splitlines() == ["", "triton.runtime.interpreter"]
+        or said == "triton.runtime.interpreter"
+    )
+
+
+def test_a_setting_that_is_none_says_which_there_are():
+    with pytest.raises(TypeError, match="no setting `check`; it has refusals, checks"):
+        simulator.simulate_gpu(check=False)
+
+
+def test_warnings_are_not_left_behind():
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        cases.answer("range")
