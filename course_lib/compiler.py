@@ -4,7 +4,7 @@ In:  a function or module, and a backend.
 Out: a callable that watches the frames that run below it, captures them, and runs compiled code where the guards hold.
 
 The path of a call: the frame hook has a dictionary of entries for each code object, in C. An entry is a check and a head.
-The first check that says yes decides, and its head runs. Only where none does, the hook asks `Compiler.convert`, which
+The first check that says yes decides, and its head runs. Only where none does, the hook asks `Compiler.ask`, which
 tells why (a recompile), captures, and adds an entry.
 In PyTorch: `torch.compile`; `torch/_dynamo/convert_frame.py` (`ConvertFrameAssert`), `cache_entry.cpp`, `extra_state.cpp`.
 """
@@ -26,6 +26,7 @@ from course_lib.callables import compiled_function, compiled_module
 from course_lib.capture import CaptureResult, History, Unsupported, global_state
 from course_lib.frames import AS_IT_IS, SKIP, Answer, Frame, Watcher, call, number
 from course_lib.frames.resume import NEVER_CAPTURED
+from course_lib.giving_up import HINT, AtLimit, has_work
 from course_lib.guards import Check
 from course_lib.pipeline import Pipeline, apart_from_hooks
 from course_lib.trace_rules import TORCH_COMPILE, is_skipped
@@ -50,6 +51,8 @@ class CodeState:
     history: History
     entries: list[GuardedCode] = field(default_factory=list)
     warned: bool = False  # Was it said that no more entries are made?
+    # How its calls went since no more are made
+    at_limit: AtLimit | None = None
 
 
 @dataclass(eq=False)
@@ -66,12 +69,21 @@ class Compiler:
             # sizes need it: whole, and not when a frame is half captured
             call(None, importlib.import_module, "torch._dynamo")
         self.codes: dict[int, CodeState] = {}  # By the code's number (`frames.number` says why)
-        self.watcher = Watcher(self.convert)
+        # What is left to eager, and why (`giving_up`)
+        self.left: dict[str, str] = {}
+        self.watcher = Watcher(self.ask)
         live.add(self)
+
+    def ask(self, frame: Frame) -> Answer:
+        """The hook's question: `frame` is about to run and no entry fits."""
+        state = self.codes.get(number(frame.code))
+        if state and state.at_limit and state.at_limit.passes():
+            return ASK_AGAIN
+        return self.convert(frame)
 
     @apart_from_hooks()
     def convert(self, frame: Frame) -> Answer:
-        """The hook's question: `frame` is about to run and no entry fits."""
+        """Compile the frame, or say why not."""
         code = frame.code
         if code.co_filename.startswith(TORCH_COMPILE):  # what it compiles is its own matter
             return always, as_it_is
@@ -150,7 +162,36 @@ class Compiler:
         if not state.warned:
             warn_at(code, f"{why}. Calls that fit no entry run in eager from now on.")
         state.warned = True
-        return ASK_AGAIN
+        return self.give_up_or_go_on(frame, state)
+
+    def give_up_or_go_on(self, frame: Frame, state: CodeState) -> Answer:
+        """Leave the code to eager for good if its entries are of no use (`giving_up`)."""
+        code = frame.code
+        operations = [entry.result.operations for entry in state.entries]
+        if not has_work(operations) and not events.listening():
+            self.left[code.co_qualname] = "there is nothing to compile in it"
+            return SKIP
+
+        if state.at_limit is None or state.at_limit.limit != config.recompile_limit:
+            state.at_limit = AtLimit()
+            self.count_fits(code, state.at_limit)
+        if not state.at_limit.is_due:
+            return ASK_AGAIN
+
+        if state.at_limit.serves:
+            state.at_limit.again()
+            return ASK_AGAIN
+
+        why = state.at_limit.why(len(state.entries))
+        self.left[code.co_qualname] = why
+        warn_at(code, f"{code.co_qualname} ({frame.where}) is left to eager: {why}. {HINT}.")
+        return SKIP
+
+    def count_fits(self, code: CodeType, at_limit: AtLimit) -> None:
+        """From now on the checks of the entries note when they hold."""
+        entries = self.watcher.entries(code) or ()
+        counted = [(at_limit.counting(check), head) for check, head in entries]
+        self.watcher[number(code)] = counted
 
     def state_of(self, code: CodeType) -> CodeState:
         """What is known about this code: its entries, and how its sizes have changed."""
@@ -159,6 +200,7 @@ class Compiler:
     def reset(self) -> None:
         """Forget all compiled code."""
         self.codes.clear()
+        self.left.clear()
         self.watcher.forget_all()
 
 

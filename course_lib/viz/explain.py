@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from torch import fx
@@ -29,6 +29,8 @@ class Explanation:
 
     captures: list[CaptureResult]
     breaks: list[Unsupported]
+    # Of a compiled function: what it has left to eager so far, and why
+    left: dict[str, str] = field(default_factory=dict)
 
     @property
     def graphs(self) -> list[fx.GraphModule]:
@@ -78,6 +80,7 @@ class Explanation:
         for number, problem in enumerate(self.breaks, 1):
             lines += [f"break {number}: " + str(problem).replace("\n", "\n  ")]
         lines += [f"library call, {text}" for text in self.library_calls]
+        lines += [f"left to eager: {name}: {why}" for name, why in self.left.items()]
         return "\n".join(lines)
 
 
@@ -91,6 +94,8 @@ def explain(function: Callable[..., Any]) -> Callable[..., Explanation]:
         recording = Recording()
         with events.listener(recording.note):
             compile(function, backend="eager")(*args, **kwargs)
-        return Explanation(recording.captures, recording.graph_breaks)
+        given = getattr(function, "_course_compiler", None)
+        left = dict(given.left) if given else {}
+        return Explanation(recording.captures, recording.graph_breaks, left)
 
     return run
