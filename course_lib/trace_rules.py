@@ -63,6 +63,10 @@ STEPS = frozenset(f"_single_tensor_{name}" for name in OPTIMIZERS)
 """What optimizers do to all parameters (`torch.optim`), without a look at data: the rest of a `step` runs in eager."""
 
 
+OF_MODES = {"__torch_function__", "__torch_dispatch__"}
+"""What torch calls for each operation while a mode of the user's is on: one frame of this code for each of torch's functions."""
+
+
 def called(function: Callable[..., Any]) -> Callable[..., Any]:
     """A frame that calls what has none to capture: a function of torch, or one written in C."""
 
@@ -84,6 +88,8 @@ def is_skipped(code: CodeType) -> bool:
         return True
     if code is CALLS or code.co_name in STEPS:
         return False
+    if code.co_name in OF_MODES:
+        return True
     return is_library(code.co_filename)
 
 

@@ -18,7 +18,7 @@ from typing import Any
 import torch
 from torch.compiler import is_dynamo_compiling
 
-from course_lib.frames import wrapper
+from course_lib.frames import call_hidden, wrapper
 
 COPYING = "__reduce_ex__", "__reduce__", "__copy__", "__deepcopy__"
 """What `copy` and `pickle` ask of the twin itself."""
@@ -193,8 +193,9 @@ class Method:
     bound: types.MethodType
     twin: Twin
 
+    @wrapper
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        result = self.bound(*args, **kwargs)
+        result = call_hidden(self.bound, *args, **kwargs)
         return self.twin if result is model_of(self.twin) else result
 
     def __getattr__(self, name: str) -> Any:
@@ -284,9 +285,10 @@ def special_methods(cls: type) -> list[str]:
 def forwarded(name: str) -> Callable[..., Any]:
     """A special method that the module answers: Python looks these up in the class."""
 
+    @wrapper
     def method(self: Twin, *args: Any, **kwargs: Any) -> Any:
         model = model_of(self)
-        result = getattr(type(model), name)(model, *args, **kwargs)
+        result = call_hidden(getattr(type(model), name), model, *args, **kwargs)
         return self if result is model else result
 
     method.__name__ = name

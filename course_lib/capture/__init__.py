@@ -45,6 +45,9 @@ from course_lib.capture.world import World
 from course_lib.frames import Frame, instructions
 from course_lib.frames.resume import live
 
+LISTING = {"locals", "dir"}
+"""Functions that list the variables of the frame that calls them: also those that no other line reads."""
+
 
 @dataclass
 class CaptureResult:
@@ -144,6 +147,8 @@ class Attempt:
         frame, code = self.frame, self.frame.code
         read = {*live(code)[instructions(code)[0].offset], *code.co_cellvars}
         read.update(code.co_varnames[:1])  # `super()` reads it
+        if not LISTING.isdisjoint(code.co_names):
+            read.update(code.co_varnames)
         called = sources.variables(frame.locals)
         found = {}
         for name, value in frame.locals.items():

@@ -367,3 +367,49 @@ def test_an_error_shows_the_lines_of_the_program():
 
     expected = lines(fails)
     assert lines(cl.compile(fails, backend="eager")) == expected
+
+
+class Sized(torch.nn.Module):
+    """A method and special methods that look at the stack, asked of the compiled module."""
+
+    def looked(self, look):
+        look()
+        return self
+
+    def __len__(self):
+        by_frames()
+        by_inspect()
+        return 3
+
+    def __contains__(self, look):
+        look()
+        return True
+
+
+@pytest.mark.parametrize("look", LOOKS)
+def test_methods_of_a_compiled_module(look):
+    module = Sized()
+
+    def with_method(model):
+        return lambda x, look: (type(model.looked(look)).__name__, len(model), look in model)
+
+    compiled = cl.compile(module, backend="eager")
+    expected, got = [run(with_method(model), LOOKS[look]) for model in (module, compiled)]
+    assert got == expected
+
+
+def test_a_mode_of_the_programs_is_not_compiled():
+    """torch asks it for each operation: each would be another guard."""
+    seen = []
+
+    class Mode(torch.overrides.TorchFunctionMode):
+        def __torch_function__(self, function, types, args=(), kwargs=None):
+            seen.append(function)
+            return function(*args, **(kwargs or {}))
+
+    compiled = cl.compile(lambda x: [(x * n, x + n, x - n, x.sin(), x.cos()) for n in range(9)])
+    x = torch.ones(2)
+    with Mode(), warnings.catch_warnings():
+        warnings.simplefilter("error")
+        compiled(x)
+    assert len(seen) == 45

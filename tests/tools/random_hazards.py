@@ -18,7 +18,8 @@
 - generators that are left, closed, or thrown into, with `try` and `with` inside;
 - chained exceptions: `raise ... from`, the context of an error, errors raised again;
 - global variables and cells of closures that change between calls;
-- numbers of NumPy, `lru_cache`, pickling of what is compiled.
+- numbers of NumPy, `lru_cache`, pickling of what is compiled;
+- from seed 200,000,000 on: modes around the calls, another one around each.
 
 A seed is a program. It is called four times in eager and four times compiled, with the same fresh arguments; those of
 the third call make risky operations fail. Compared are: the result or the error's class, gradients, the log, warnings
@@ -28,21 +29,26 @@ the third call make risky operations fail. Compared are: the result or the error
 from __future__ import annotations
 
 import argparse
+import contextlib
 import gc
 import linecache
 import random
 import sys
 import time
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from types import ModuleType
 from typing import Any
 
 import torch
+from torch.overrides import TorchFunctionMode
+from torch.utils._python_dispatch import TorchDispatchMode
 
 import course_lib as cl
 
+MODES_FROM = 200_000_000
+"""From this seed on there are modes around the calls, another one around each."""
 CALLS = 4
 FAILING_CALL = 2
 
@@ -676,6 +682,63 @@ def make(seed: int, copy: int) -> tuple[ModuleType, Writer]:
     return module, writer
 
 
+class Functions(TorchFunctionMode):
+    """Counts torch's functions."""
+
+    def __init__(self, seen: list[Any]) -> None:
+        super().__init__()
+        self.seen = seen
+
+    def __torch_function__(self, function, types, args=(), kwargs=None):
+        self.seen.append(getattr(function, "__name__", "?"))
+        return function(*args, **(kwargs or {}))
+
+
+class Operators(TorchDispatchMode):
+    """Sees torch's operators."""
+
+    def __torch_dispatch__(self, operator, types, args=(), kwargs=None):
+        return operator(*args, **(kwargs or {}))
+
+
+@contextlib.contextmanager
+def in_doubles() -> Iterator[None]:
+    before = torch.get_default_dtype()
+    torch.set_default_dtype(torch.float64)
+    try:
+        yield
+    finally:
+        torch.set_default_dtype(before)
+
+
+@contextlib.contextmanager
+def deterministic() -> Iterator[None]:
+    torch.use_deterministic_algorithms(True)
+    try:
+        yield
+    finally:
+        torch.use_deterministic_algorithms(False)
+
+
+def around(seed: int, call: int, seen: list[Any]) -> contextlib.AbstractContextManager[Any]:
+    """The mode around one call. Two calls of a program often have the same one."""
+    makers: list[Callable[[], Any]] = [
+        contextlib.nullcontext,
+        torch.no_grad,
+        torch.enable_grad,
+        torch.inference_mode,
+        lambda: torch.autocast("cpu", torch.bfloat16),
+        lambda: torch.autograd.graph.saved_tensors_hooks(torch.clone, torch.clone),
+        lambda: Functions(seen),
+        Operators,
+        in_doubles,
+        deterministic,
+        lambda: torch.device("cpu"),
+    ]
+    chosen = random.Random(seed).sample(makers, 2)
+    return chosen[call % 2 if seed % 2 else call // 2]()
+
+
 def outcome(module: ModuleType, function: Callable[..., Any], seed: int, call: int) -> list[Any]:
     """Everything that one call shows."""
     given = arguments(seed, call, module)
@@ -685,11 +748,14 @@ def outcome(module: ModuleType, function: Callable[..., Any], seed: int, call: i
     module.LOG.clear()
     torch.manual_seed(seed + call)
     grad_mode = torch.is_grad_enabled()
+    seen: list[Any] = []
+    mode = around(seed, call, seen) if seed >= MODES_FROM else contextlib.nullcontext()
 
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         try:
-            result = ["returned", *function(*given)]
+            with mode:
+                result = ["returned", *function(*given)]
         except Exception as error:
             result = ["raised", type(error).__name__]
         gradients = differentiated(result, given)
@@ -701,7 +767,7 @@ def outcome(module: ModuleType, function: Callable[..., Any], seed: int, call: i
     return [
         result,
         gradients,
-        list(module.LOG),
+        [*module.LOG, *seen],
         told,
         dict(module.SETTINGS),
         module.CountsCalls.seen,

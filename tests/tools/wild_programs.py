@@ -692,7 +692,7 @@ def random_object(x, source):
     return x * source.random() + source.choice([1, 2, 3])
 
 
-@program(1)
+@program(0)
 def generator_made_inside(x):
     return x + torch.randn(3, generator=torch.Generator().manual_seed(3))
 
@@ -701,7 +701,7 @@ def torch_generator(i):
     return randn(3), torch.Generator().manual_seed(i)
 
 
-@program(1, torch_generator)
+@program(0, torch_generator)
 def generator_from_outside(x, generator):
     return x + torch.randn(3, generator=generator)
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 import inspect
 import operator
 import types
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -25,17 +26,25 @@ if TYPE_CHECKING:
     from course_lib.capture.machine import Machine
 
 
+OPAQUE_CHANGES: dict[type, Callable[..., None]] = {}
+"""Type of an object that capture knows nothing else about → how an attribute of it is changed: (interpreter, what is known,
+name, and perhaps the new value)."""
+
+
 def change(it: Machine, value: Any, name: str, *new: Any, default: bool = False) -> None:
     """`value.name = new`, or without that `del value.name`; with `default` as `object` does it."""
     world = it.world
     if is_a(value, torch.Tensor) and not world.is_opaque(value):
         change_tensor(it, value, name, *new)
         return
+    known = world.of(value)
+    if known is not None and known.opaque and type(known.real) in OPAQUE_CHANGES:
+        OPAQUE_CHANGES[type(known.real)](it, known, name, *new)
+        return
     if world.is_opaque(value) or (world.is_static(value) and world.source_of(value)):
         store_in_place(it, value, name, *new)
         return
 
-    known = world.of(value)
     if known is not None:
         refuse_deep_change(known, name)
         if is_changed_by_module(value, new, default):

@@ -6,10 +6,12 @@ A reader of lesson 02 and 03 may skip this folder. In PyTorch: the long tail of 
     arrays.py              arrays of NumPy and their operators; `numpy_rules.py`: its functions in torch
     inference.py           `with torch.inference_mode():` inside a function
     loaded_modules.py      `sys.modules`
+    looking.py             `locals`, `globals`, frames, threads, `dir`, `pickle` of constants
     numpy.py               NumPy's functions and numbers, its arrays from outside
+    optimizers.py          optimizers that are not torch's own
     own_generator.py       a `torch.Generator` that the program makes
     own_operations.py      an `autograd.Function`, a custom operator, a function with a cache; `reading.py`: what their code does
-    python.py              loggers, thread-local data, `dir`, views of dicts, cached properties, weak references
+    python.py              loggers, views of dicts, cached properties, weak references
     random.py              random numbers whose dtype fake tensors get wrong
     rebuilding.py          how special kinds of values are written in a head
     refusals.py            arguments that eager's kernels refuse, though fake tensors take them
@@ -24,7 +26,9 @@ from course_lib.capture.corners import (
     checkpoint,
     inference,
     loaded_modules,
+    looking,
     numpy,
+    optimizers,
     own_generator,
     own_operations,
     python,
@@ -43,7 +47,9 @@ __all__ = [
     "checkpoint",
     "inference",
     "loaded_modules",
+    "looking",
     "numpy",
+    "optimizers",
     "own_generator",
     "own_operations",
     "python",

@@ -1,6 +1,6 @@
 """Objects of Python's that are written in C, or that capture could not copy: each can be read under one guard.
 
-In:  a logger, thread-local data, `dir(cls)`, a view of a dict (`inspect.Signature.parameters`).
+In:  a logger, a view of a dict (`inspect.Signature.parameters`).
 Out: what the program reads there, and a guard that it will be so again.
 In PyTorch: `torch/_dynamo/variables/misc.py` (`LoggingLoggerVariable`), `user_defined.py`.
 """
@@ -11,7 +11,6 @@ import collections
 import contextlib
 import functools
 import logging
-import threading
 import types
 import weakref
 from typing import TYPE_CHECKING, Any
@@ -23,10 +22,10 @@ from course_lib.capture.attributes.lookup import OPAQUE_ATTRIBUTES, Lookup
 from course_lib.capture.calls.dispatch import CallRule, register
 from course_lib.capture.calls.tables import FUNCTIONS
 from course_lib.capture.classes import MISSING, is_a, member_of
-from course_lib.capture.guard_tests import KeysAre, LacksAttribute, Test, TypeIs, has_literal
+from course_lib.capture.guard_tests import KeysAre, Test, TypeIs, has_literal
 from course_lib.capture.known import Known
 from course_lib.capture.rules import GO_ON
-from course_lib.capture.sources import Source, Unsupported
+from course_lib.capture.sources import Imported, Source, Unsupported
 from course_lib.capture.stand_ins.make import OF_TYPE
 from course_lib.capture.world import World
 from course_lib.frames import newer
@@ -52,6 +51,42 @@ def log_nothing(level: int, it: Machine, logger: Any, *args: Any, **kwargs: Any)
         raise Unsupported("writes a log message", "write it outside the compiled function")
 
 
+def is_plain_logger(logger: Any) -> bool:
+    """Does Python's own code say whether it writes?"""
+    own = type(logger).isEnabledFor is logging.Logger.isEnabledFor
+    return own and isinstance(logger, logging.Logger)
+
+
+def level_of(it: Machine, logger: Any) -> int:
+    """`logger.getEffectiveLevel()`, and a guard for it."""
+    known = it.world.of(logger)
+    if known is None or not is_plain_logger(known.real):
+        raise Unsupported("asks a logger that is not a plain one from outside")
+    level = known.real.getEffectiveLevel()
+    it.world.assume(known.source, "logger", Test("{}.getEffectiveLevel()", "==", level))
+    return level
+
+
+def logger_of_name(it: Machine, name: Any = None) -> Any:
+    """`logging.getLogger(name)`: the same one at each call."""
+    if name is not None and type(name) is not str:
+        raise Unsupported("asks for a logger by something that is no text")
+    source = Source(f"({name!r})", Imported("logging").attr("getLogger"))
+    return it.world.wrap(logging.getLogger(name), source)
+
+
+def attribute_of_logger(it: Machine, known: Known, name: str) -> Any:
+    """`logger.disabled`, or a method."""
+    found = getattr(known.real, name)
+    if name in ("name", "level", "disabled", "propagate"):
+        it.world.assume_constant(found, known.source.attr(name))
+        return found
+    if not is_a(found, types.MethodType):
+        raise Unsupported(f"reads the attribute '{name}' of a logger")
+    it.world.class_attribute(known, name, member_of(type(known.real), name))
+    return found
+
+
 def log_at(it: Machine, logger: Any, level: Any, *args: Any, **kwargs: Any) -> None:
     log_nothing(level, it, logger)
 
@@ -59,30 +94,11 @@ def log_at(it: Machine, logger: Any, level: Any, *args: Any, **kwargs: Any) -> N
 def is_enabled(it: Machine, logger: Any, level: Any) -> bool:
     """`logger.isEnabledFor(level)`, and a guard for it."""
     known = it.world.of(logger)
-    if known is None or type(level) is not int or type(known.real) is not logging.Logger:
+    if known is None or type(level) is not int or not is_plain_logger(known.real):
         raise Unsupported("asks a logger that is not a plain one from outside")
     enabled = known.real.isEnabledFor(level)
     it.world.assume(known.source, "logger", Test(f"{{}}.isEnabledFor({level})", "is", enabled))
     return enabled
-
-
-def names_of(it: Machine, *values: Any) -> list[str]:
-    """`dir(value)` of a class or a module from outside."""
-    source = it.world.source_of(values[0]) if len(values) == 1 else None
-    if source is None or not isinstance(values[0], (type, types.ModuleType)):
-        raise Unsupported("calls dir, which looks at more than its argument")
-    names = dir(values[0])
-    it.world.assume(source, "names", KeysAre(names, "dir({})"))
-    return list(names)
-
-
-def thread_local(it: Machine, known: Known, name: str) -> Any:
-    """An attribute of this thread's data. (Guards ask in the thread that calls.)"""
-    found = getattr(known.real, name, MISSING)
-    if found is MISSING:
-        it.world.assume(known.source, "absent", LacksAttribute(name))
-        raise AttributeError(f"'_thread._local' object has no attribute '{name}'")
-    return it.world.wrap(found, known.source.attr(name))
 
 
 def view_of_dict(world: World, view: Any, source: Source) -> Any:
@@ -138,8 +154,9 @@ def named_tuple(it: Machine, *args: Any, **kwargs: Any) -> Any:
 
 FUNCTIONS[collections.namedtuple] = named_tuple
 FUNCTIONS |= {function: functools.partial(log_nothing, level) for function, level in LEVELS.items()}
-FUNCTIONS |= {logging.Logger.log: log_at, logging.Logger.isEnabledFor: is_enabled, dir: names_of}
-OPAQUE_ATTRIBUTES[threading.local] = thread_local
+FUNCTIONS |= {logging.getLogger: logger_of_name, logging.Logger.getEffectiveLevel: level_of}
+OPAQUE_ATTRIBUTES |= dict.fromkeys((logging.Logger, logging.RootLogger), attribute_of_logger)
+FUNCTIONS |= {logging.Logger.log: log_at, logging.Logger.isEnabledFor: is_enabled}
 OF_TYPE[types.MappingProxyType] = view_of_dict
 FUNCTIONS[getattr(contextlib, "_lookup_special", newer.Nowhere)] = lookup_special
 register(

@@ -5,6 +5,7 @@ In:  a type. Out: how its instances are copied, or that they cannot be.
 
 import collections
 import functools
+import logging
 import types
 from typing import Any
 
@@ -39,7 +40,10 @@ def solid_base(cls: type) -> Any:
 @functools.lru_cache(256)
 def can_copy(cls: Any) -> bool:
     """May an instance be copied attribute by attribute? Classes written in Python, whose copies nobody notices."""
-    if any(base.__module__.split(".")[0] in HANDLES for base in cls.__mro__):
+    bases = [
+        base for base in cls.__mro__ if base is not logging.LoggerAdapter
+    ]  # a pair of attributes
+    if any(base.__module__.split(".")[0] in HANDLES for base in bases):
         return False
     # its own code, which runs natively, would meet the copy
     below = f"{cls.__module__}.".startswith(BELOW_TORCH)

@@ -1,0 +1,50 @@
+"""Optimizers that are not torch's own: their `step` and their `zero_grad` are followed.
+
+In:  a call of `zero_grad`, or the empty method that torch's profiler looks for.
+Out: what torch's code does. Of torch's own optimizers `zero_grad` ends the graph: whether there are gradients changes after the
+     first call, and the graph around would be compiled twice for it.
+In PyTorch: `OptimizerVariable` in `torch/_dynamo/variables/optimizer.py`.
+"""
+
+from __future__ import annotations
+
+import inspect
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from course_lib.capture.calls.functions import bound_values
+from course_lib.capture.calls.tables import FUNCTIONS, always
+from course_lib.capture.classes import is_users
+from course_lib.capture.graph import GraphBuilder
+from course_lib.capture.operations import REWRITTEN
+from course_lib.capture.rules import GO_ON
+from course_lib.capture.sources import Unsupported
+
+if TYPE_CHECKING:
+    from course_lib.capture.machine import Machine
+
+Optimizer = torch.optim.Optimizer
+
+
+def zero_grad(it: Machine, optimizer: Any, *args: Any, **kwargs: Any) -> Any:
+    """`optimizer.zero_grad()`"""
+    if not is_users(type(optimizer)):
+        raise Unsupported(
+            "calls zero_grad of one of torch's optimizers",
+            "call it outside the compiled function",
+        )
+    function: Any = inspect.unwrap(Optimizer.zero_grad)
+    given = [optimizer, *args]
+    it.world.adopt(function, given)
+    return it.enter(function, bound_values(it, function, given, kwargs))
+
+
+def needs_no_gradient(builder: GraphBuilder, tensor: Any, wanted: Any = True) -> Any:
+    """`p.grad.requires_grad_(False)` of a gradient that has none itself."""
+    return tensor if wanted is False and not tensor.requires_grad else GO_ON
+
+
+FUNCTIONS[Optimizer.zero_grad] = zero_grad
+FUNCTIONS[Optimizer._optimizer_step_code] = always(None)
+REWRITTEN["requires_grad_"] = needs_no_gradient

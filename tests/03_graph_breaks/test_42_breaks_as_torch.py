@@ -1,0 +1,75 @@
+"""Small programs after what packages do: eager's results at each call, and no more graph breaks than torch.compile has."""
+
+import random
+
+import pytest
+import torch
+from alike import same
+from wild_programs import PROGRAMS
+
+import course_lib as cl
+
+LEFT = {
+    "log_once": "a function with a cache whose code writes a log",
+    "object_given_to_apply": "an object among the arguments of an autograd.Function may change before backward",
+    "object_made_inside_given_to_apply": "the same",
+    "module_given_to_apply": "the same",
+    "dict_given_to_apply": "the same",
+    "tensor_with_attributes": "a tensor subclass is followed by nobody",
+    "tensor_with_attributes_as_plain": "the same",
+    "max_of_a_tensor_and_a_number": "Python's max gives the number itself where it is the larger one; torch.compile gives a tensor",
+    "python_random": "numbers of Python's generator are drawn in their place",
+    "random_object": "the same",
+    "generator_from_outside": "a generator is no input of a graph",
+    "generator_alive_at_a_break": "what a generator gives behind a break is not followed",
+    "lazy_module_is_filled": "the first call makes its parameters",
+    "dataclass_fields": "a class that is made inside outlives its graph",
+}
+"""Where we have more breaks than torch.compile, and why."""
+
+
+def played(function, make, turn):
+    """What a call gives, and the gradients of what it was given."""
+    random.seed(turn)
+    torch.manual_seed(turn)
+    args = make(turn)
+    try:
+        result = function(*args)
+    except Exception as error:
+        return f"{type(error).__name__}: {error}"
+    gradients = []
+    if isinstance(result, torch.Tensor) and result.requires_grad and args[0] is not None:
+        result.sum().backward()
+        gradients = [arg.grad for arg in args if isinstance(arg, torch.Tensor)]
+    plain = [part.detach() if isinstance(part, torch.Tensor) else part for part in listed(result)]
+    return plain, gradients, random.random()
+
+
+def listed(result):
+    return list(result) if isinstance(result, tuple) else [result]
+
+
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_each_call_gives_what_eager_gives(name):
+    function, make, _ = PROGRAMS[name]
+    eagers = [played(function, make, turn) for turn in range(3)]
+    compiled = cl.compile(function, backend="eager")
+    ours = [played(compiled, make, turn) for turn in range(3)]
+    same(ours, eagers)
+
+
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_there_are_no_more_breaks_than_in_torch(name):
+    """What is left is listed with its reason, and leaves the list once it is mended."""
+    function, make, breaks = PROGRAMS[name]
+    torch.manual_seed(0)
+    found = cl.explain(function)(*make(0)).breaks
+    assert (len(found) > breaks) == (name in LEFT), [one.reason for one in found]
+
+
+@pytest.mark.parametrize(
+    "name", [name for name, (_, _, breaks) in PROGRAMS.items() if not breaks and name not in LEFT]
+)
+def test_without_breaks_it_compiles_whole(name):
+    function, make, _ = PROGRAMS[name]
+    cl.compile(function, backend="eager", fullgraph=True)(*make(0))
