@@ -15,7 +15,7 @@ In PyTorch: `torch/csrc/autograd/saved_variable.cpp` (`SavedVariable::unpack`). 
 
 import contextlib
 import weakref
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import torch
@@ -238,32 +238,42 @@ class Again:
         with FakeTensorMode(), torch.enable_grad(), under(self.autocast), quiet():
             leaves = [self.stand_in(n, noted) for n in range(len(self.placeholders))]
             inputs = self.entered(leaves)
-            for note in noted.inputs:
-                torch._C._autograd._unsafe_set_version_counter(
-                    (inputs[note.place],), (note.version,)
-                )
+            set_versions(inputs, noted)
             try:
                 with capture.recording_mode():
                     results = self.captured(*inputs)
             except Exception:
                 return  # this graph needs data to run
+            found = self.values_of(results, inputs)
 
-            for note in noted.inputs:
-                write_often(inputs[note.place], note.writes())
+            # Write to the stand-ins as often as the program wrote to the tensors.
+            write_as_noted(inputs, found, noted)
             for n in written:
                 write_often(inputs[n], 1)
-            found = self.values_of(results, inputs)
-            for note in noted.values:
-                if note.place in found:
-                    write_often(found[note.place], note.writes())
 
+            # Then autograd itself says whether what it saved was written to.
             values = [found[n] for n in given if requires_grad(found.get(n))]
             asked = [leaves[n] for n in wanted if requires_grad(leaves[n])]
-            if not values or not asked:
-                return
-            with torch._C._DisableAutocast():
-                tangents = [torch.ones_like(value) for value in values]
-                torch.autograd.grad(values, asked, tangents, allow_unused=True)
+            if values and asked:
+                with torch._C._DisableAutocast():
+                    tangents = [torch.ones_like(value) for value in values]
+                    torch.autograd.grad(values, asked, tangents, allow_unused=True)
+
+
+def set_versions(inputs: Sequence[Any], noted: Noted) -> None:
+    """Give the stand-ins of inputs the versions that the inputs had in forward."""
+    for note in noted.inputs:
+        tensors, versions = (inputs[note.place],), (note.version,)
+        torch._C._autograd._unsafe_set_version_counter(tensors, versions)
+
+
+def write_as_noted(inputs: Sequence[Any], values: Mapping[int, Any], noted: Noted) -> None:
+    """Write to stand-ins of inputs and values as often as the program has written to those since forward."""
+    for note in noted.inputs:
+        write_often(inputs[note.place], note.writes())
+    for note in noted.values:
+        if note.place in values:
+            write_often(values[note.place], note.writes())
 
 
 def needed_inputs(parts: Partition, placeholders: Sequence[fx.Node]) -> set[int]:
@@ -272,11 +282,8 @@ def needed_inputs(parts: Partition, placeholders: Sequence[fx.Node]) -> set[int]
         return set()
     joint = parts.saved[0].graph
     above = upstream(joint, list(parts.saved))
-    return {
-        n
-        for n, node in enumerate(joint.find_nodes(op="placeholder")[: len(placeholders)])
-        if node in above
-    }
+    inputs = joint.find_nodes(op="placeholder")[: len(placeholders)]
+    return {n for n, node in enumerate(inputs) if node in above}
 
 
 def by_formula(node: fx.Node) -> bool:

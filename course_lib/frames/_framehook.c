@@ -64,6 +64,8 @@ typedef struct _PyInterpreterFrame Frame;
 #  define OBJECT(slot) ((PyObject *)(slot))
 #endif
 
+/* ---- running a frame, or getting rid of it ------------------------------------------------------------------------ */
+
 static PyObject *return_stub;            /* a code object whose whole body is RETURN_VALUE (for 3.12) */
 
 /* Get rid of a frame that never ran, and pass on `result` (NULL: an exception is set). Steals `result`. */
@@ -82,6 +84,8 @@ static PyObject *discard_frame(PyThreadState *ts, Frame *f, PyObject *result) {
     f->prev_instr = _PyCode_CODE((PyCodeObject *)return_stub) - 1;
     f->localsplus[f->stacktop++] = error ? Py_NewRef(Py_None) : result;
     result = _PyEval_EvalFrameDefault(ts, f, 0);
+
+    /* There was no result: the None that stood for it goes, and the exception comes back. */
     if (error) {
         Py_CLEAR(result);
         PyErr_SetRaisedException(error);
@@ -114,7 +118,8 @@ static PyObject *run_frame(PyThreadState *ts, Frame *f, int throwflag) {
    code object and never used twice, does neither; and unlike the entries it owns nothing that the collector must see. */
 static Py_ssize_t slot;
 
-static PyObject *number_of(PyCodeObject *code) {  /* borrowed; NULL with an exception */
+/* The number of a code object, made when it is first asked for. Borrowed; NULL with an exception. */
+static PyObject *number_of(PyCodeObject *code) {
     static long long last;
     void *number = NULL;
     PyUnstable_Code_GetExtra((PyObject *)code, slot, &number);
@@ -143,19 +148,24 @@ static Py_ssize_t mark_of(PyObject *code) {
 }
 
 #define MOST_HIDDEN 4
+
+/* The frames that one call of `hide` hid. It lies on the C stack of the function that hides them. */
 typedef struct Hidden {
-    struct Hidden *before;               /* of this thread */
+    struct Hidden *before;               /* what this thread hid before, and still hides */
     int count;
     Frame *frames[MOST_HIDDEN];
-    _Py_CODEUNIT *places[MOST_HIDDEN];
+    _Py_CODEUNIT *places[MOST_HIDDEN];   /* where each frame really stands */
 } Hidden;
-static _Thread_local Hidden *hidden;
 
+static _Thread_local Hidden *hidden;     /* the last of this thread; NULL: nothing is hidden */
+
+/* Let each frame look as if it had not begun. */
 static void conceal(Hidden *these) {
     for (int i = 0; i < these->count; i++)
         these->frames[i]->instr_ptr = _PyCode_CODE((PyCodeObject *)OBJECT(these->frames[i]->f_executable)) - 1;
 }
 
+/* Put back where each frame stands. */
 static void reveal(Hidden *these) {
     for (int i = 0; i < these->count; i++)
         these->frames[i]->instr_ptr = these->places[i];
@@ -170,19 +180,24 @@ static void hide(Hidden *these, int head) {
             break;
         if (f->owner != FRAME_OWNED_BY_THREAD)
             continue;                    /* no Python code: where C calls Python (since 3.12) */
+
+        /* The first frame that is the program's own ends the row. */
         Py_ssize_t mark = mark_of(OBJECT(f->f_executable));
         if (mark != WRAPPER && !(mark == HEAD && head))
             break;
+
         these->frames[these->count] = f;
         these->places[these->count++] = f->instr_ptr;
         if (mark == HEAD)
             break;
     }
+
     conceal(these);
     these->before = hidden;
     hidden = these;
 }
 
+/* Undo `hide`. */
 static void show(Hidden *these) {
     reveal(these);
     hidden = these->before;
@@ -191,17 +206,21 @@ static void show(Hidden *these) {
 /* ---- the hook ---------------------------------------------------------------------------------------------------- */
 
 static _Thread_local PyObject *watcher;  /* this thread's; NULL: none */
-static int watched_threads;              /* changed under the GIL */
+static int watched_threads;              /* how many threads have one; changed under the GIL */
 
-/* The head for this call (a new reference); NULL without an exception: run the frame as it is. `call`: code, func, *args. */
+/* The head for this call (a new reference); NULL without an exception: run the frame as it is.
+   `asked`: the watcher. `entries`: what it has for this code: NULL, or a list. `call`: code, func, and n arguments. */
 static PyObject *find_head(PyObject *asked, PyObject *entries, PyObject **call, int n) {
     if (entries && !PyList_Check(entries))
         return PyErr_Format(PyExc_TypeError, "a watcher holds lists of (guard, head) and None, got %R", entries);
+
     for (Py_ssize_t i = 0; entries && i < PyList_GET_SIZE(entries); i++) {
         PyObject *entry = PyList_GET_ITEM(entries, i);
         if (!PyTuple_Check(entry) || PyTuple_GET_SIZE(entry) != 2)
             return PyErr_Format(PyExc_TypeError, "a watcher's entries are pairs (guard, head), got %R", entry);
-        Py_INCREF(entry);                                /* a guard may change the list */
+
+        /* `guard(func, *args)`: 1 it holds, 0 it does not, -1 it raised. It may also change the list that it stands in. */
+        Py_INCREF(entry);
         PyObject *answer = PyObject_Vectorcall(PyTuple_GET_ITEM(entry, 0), call + 1, n + 1, NULL);
         int holds = answer ? PyObject_IsTrue(answer) : -1;
         PyObject *head = holds > 0 ? Py_NewRef(PyTuple_GET_ITEM(entry, 1)) : NULL;
@@ -210,6 +229,8 @@ static PyObject *find_head(PyObject *asked, PyObject *entries, PyObject **call, 
         if (holds)
             return head;
     }
+
+    /* No entry fits: `watcher(code, func, *args)`. */
     PyObject *head = PyObject_Vectorcall(asked, call, n + 2, NULL);
     if (head == Py_None)
         Py_CLEAR(head);
@@ -227,6 +248,7 @@ static PyObject *run_unwatched(PyThreadState *ts, Frame *f) {
     PyObject *before = enter(NULL, Py_None);
     if (before == NULL)
         return discard_frame(ts, f, NULL);
+
     PyObject *result = evaluate(ts, f, 0);
     Py_XDECREF(enter(NULL, before));
     Py_DECREF(before);
@@ -236,7 +258,9 @@ static PyObject *run_unwatched(PyThreadState *ts, Frame *f) {
 /* Show the error of a head to `on_error`, which may change its traceback. */
 static void tell_of_error(void) {
     PyObject *asked = watcher;
-    watcher = NULL;
+    watcher = NULL;                      /* `on_error` runs unobserved */
+
+    /* Take the exception, with its traceback in it. */
 #if PY_VERSION_HEX >= 0x030C0000
     PyObject *error = PyErr_GetRaisedException();
 #else
@@ -247,10 +271,13 @@ static void tell_of_error(void) {
         PyException_SetTraceback(error, traceback);
     Py_XDECREF(traceback);
 #endif
+
     PyObject *done = PyObject_CallOneArg(on_error, error);
     if (done == NULL)
         PyErr_Clear();                   /* as deep in calls as the error itself: its traceback stays as it is */
     Py_XDECREF(done);
+
+    /* Raise it again, with the traceback that it has now. */
 #if PY_VERSION_HEX >= 0x030C0000
     PyErr_SetRaisedException(error);
 #else
@@ -264,6 +291,8 @@ static __attribute__((noinline)) PyObject *replace_frame(PyThreadState *ts, Fram
     int variadic = !!(code->co_flags & CO_VARARGS) + !!(code->co_flags & CO_VARKEYWORDS);
     int n = code->co_argcount + code->co_kwonlyargcount + variadic;
     PyObject *call[n + 2], *asked = watcher;             /* code, func, *args */
+
+    /* Parameters are the first local variables of a frame. */
     call[0] = (PyObject *)code;
     call[1] = OBJECT(f->f_funcobj);
     for (int i = 0; i < n; i++)
@@ -278,6 +307,7 @@ static __attribute__((noinline)) PyObject *replace_frame(PyThreadState *ts, Fram
     if (head == NULL)
         return PyErr_Occurred() ? discard_frame(ts, f, NULL) : run_frame(ts, f, 0);
 
+    /* The frame never runs: its head does. */
     _Py_CODEUNIT *start = f->instr_ptr;
     f->instr_ptr = _PyCode_CODE(code) - 1;               /* hidden: since 3.13 a frame at its start can be seen */
     PyObject *result = PyObject_Vectorcall(head, call + 1, n + 1, NULL);
@@ -294,10 +324,13 @@ static __attribute__((noinline)) PyObject *replace_frame(PyThreadState *ts, Fram
     return discard_frame(ts, f, result);
 }
 
+/* What CPython calls for each Python frame. `throwflag`: an exception is thrown into a generator. */
 static PyObject *eval_frame(PyThreadState *ts, Frame *f, int throwflag) {
     /* A generator is shown once, when it is made. What the collector, an audit hook or a debugger runs is no call of the code's. */
     if (watcher == NULL || throwflag || f->owner == FRAME_OWNED_BY_GENERATOR || ts->interp->gc.collecting || ts->tracing)
         return run_frame(ts, f, throwflag);
+
+    /* What does the watcher have for this code? None: run the frame. */
     PyCodeObject *code = (PyCodeObject *)OBJECT(f->f_executable);
     PyObject *number = number_of(code);
     PyObject *entries = number ? PyDict_GetItemWithError(watcher, number) : NULL;
@@ -305,9 +338,12 @@ static PyObject *eval_frame(PyThreadState *ts, Frame *f, int throwflag) {
         return run_frame(ts, f, 0);
     if (entries == NULL && PyErr_Occurred())
         return discard_frame(ts, f, NULL);
+
+    /* The body of a module or a class, and what is entered again and again, is never replaced: the watcher gets a None. */
     int entered_often = code->co_flags & (CO_COROUTINE | CO_ASYNC_GENERATOR);
-    if (!(code->co_flags & CO_OPTIMIZED) || entered_often)           /* or the body of a module or a class */
+    if (!(code->co_flags & CO_OPTIMIZED) || entered_often)
         return PyDict_SetItem(watcher, number, Py_None) ? discard_frame(ts, f, NULL) : run_frame(ts, f, 0);
+
     return replace_frame(ts, f, code, entries);
 }
 
@@ -318,10 +354,14 @@ static PyObject *eval_frame(PyThreadState *ts, Frame *f, int throwflag) {
 static PyObject *enter(PyObject *self, PyObject *next) {
     if (next != Py_None && !(PyDict_Check(next) && PyCallable_Check(next)))
         return PyErr_Format(PyExc_TypeError, "expected a Watcher or None, got %.100s", Py_TYPE(next)->tp_name);
+
     PyInterpreterState *interp = PyInterpreterState_Get();
     PyObject *before = watcher;
     watcher = next == Py_None ? NULL : Py_NewRef(next);
     watched_threads += (watcher != NULL) - (before != NULL);
+
+    /* Put our evaluator in, if it is not there. If another one (torch.compile's) took the place of ours meanwhile, it calls ours:
+       then ours is not put in a second time. */
     _PyFrameEvalFunction now = _PyInterpreterState_GetEvalFrameFunc(interp);
     if (watched_threads > 0 && now != eval_frame && (!next_evaluator || now == _PyEval_EvalFrameDefault)) {
         next_evaluator = now;
@@ -340,10 +380,12 @@ static PyObject *call(PyObject *self, PyObject *const *args, Py_ssize_t n, PyObj
     PyObject *before = enter(self, args[0]);
     if (before == NULL)
         return NULL;
+
     Hidden wrappers;
     hide(&wrappers, 0);
     PyObject *result = PyObject_Vectorcall(args[1], args + 2, n - 2, kwnames);
     show(&wrappers);
+
     Py_DECREF(enter(self, before));
     Py_DECREF(before);
     return result;
@@ -362,11 +404,14 @@ static PyObject *call_hidden(PyObject *self, PyObject *const *args, Py_ssize_t n
 static PyObject *call_revealed(PyObject *self, PyObject *const *args, Py_ssize_t n, PyObject *kwnames) {
     if (n < 1)
         return PyErr_Format(PyExc_TypeError, "call_revealed takes a function and its arguments");
+
     Hidden *newest = hidden;
     for (Hidden *these = newest; these; these = these->before)
         reveal(these);
     hidden = NULL;
+
     PyObject *result = PyObject_Vectorcall(args[0], args + 1, n - 1, kwnames);
+
     hidden = newest;
     for (Hidden *these = newest; these; these = these->before)
         conceal(these);
@@ -427,13 +472,19 @@ static PyMethodDef methods[] = {
 static struct PyModuleDef module = {PyModuleDef_HEAD_INIT, "_framehook", "See _framehook.c.", -1, methods};
 
 PyMODINIT_FUNC PyInit__framehook(void) {
+    /* An empty code object with another body. */
     const char body[] = {(char)RETURN_VALUE, 0};
     PyObject *empty = (PyObject *)PyCode_NewEmpty("<course_lib frame hook>", "discarded_frame", 1);
     PyObject *replace = empty ? PyObject_GetAttrString(empty, "replace") : NULL;
     PyObject *none = PyTuple_New(0), *changes = Py_BuildValue("{s:y#}", "co_code", body, (Py_ssize_t)sizeof body);
     if (replace && none && changes)
         return_stub = PyObject_Call(replace, none, changes);     /* kept for ever */
-    Py_XDECREF(empty); Py_XDECREF(replace); Py_XDECREF(none); Py_XDECREF(changes);
+    Py_XDECREF(empty);
+    Py_XDECREF(replace);
+    Py_XDECREF(none);
+    Py_XDECREF(changes);
+
+    /* Two scratch slots in every code object: its number, and its mark. */
     slot = PyUnstable_Eval_RequestCodeExtraIndex((freefunc)Py_DecRef);
     mark_slot = PyUnstable_Eval_RequestCodeExtraIndex(NULL);
     as_it_is = PyObject_CallNoArgs((PyObject *)&PyBaseObject_Type);

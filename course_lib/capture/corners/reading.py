@@ -125,6 +125,13 @@ def read(function: Any, role: Role, found: Outside) -> Outside:
     return found
 
 
+def changes_in_place(i: frames.Instruction) -> bool:
+    """`x[i] = y`, `del x[i]`, `x += y`: does it change the object that it is given?"""
+    if i.op == "BINARY_OP":
+        return i.arg.endswith("=")
+    return i.op in ("STORE_SUBSCR", "DELETE_SUBSCR")
+
+
 def is_constant(value: Any) -> bool:
     """Is this a value that cannot change?"""
     return all(map(is_constant, value)) if type(value) is tuple else type(value) in CONSTANT_TYPES
@@ -157,24 +164,33 @@ class Reader:
 
     def instruction(self, place: int) -> None:
         """One instruction: what it says about the world outside."""
-        i, free = self.program[place], self.function.__code__.co_freevars
-        writes_outside = i.op in ("STORE_DEREF", "DELETE_DEREF") and i.arg in free
-        in_place = i.op == "BINARY_OP" and i.arg.endswith("=")
+        i = self.program[place]
         if isinstance(i.arg, types.CodeType):
+            # The code of a function that is made here.
             inner = Role(False, self.role.kernel, self.role.raises)
             Reader(self.function, i.arg, inner, self.found).run()
         elif i.op in ("LOAD_GLOBAL", "LOAD_DEREF"):
             self.name(place)
-        elif i.op in OUTWARD or writes_outside:
+        elif i.op in ("LOAD_ATTR", "STORE_ATTR"):
+            if place not in self.followed:
+                self.attribute(place)
+        else:
+            self.effect_of(i)
+
+    def effect_of(self, i: frames.Instruction) -> None:
+        """What an instruction does that looks nothing up."""
+        free = self.function.__code__.co_freevars
+        writes_outside = i.op in ("STORE_DEREF", "DELETE_DEREF") and i.arg in free
+        if i.op in OUTWARD or writes_outside:
             self.found.effects.append(f"runs {i}")
-        elif i.op == "RAISE_VARARGS" and not self.role.raises:
-            self.found.effects.append("may raise an error")
-        elif i.op == "STORE_FAST" and i.arg == self.context:
-            self.found.effects.append(f"stores another value in {i.arg}")
-        elif i.op in ("STORE_SUBSCR", "DELETE_SUBSCR") or in_place:
+        elif i.op == "RAISE_VARARGS":
+            if not self.role.raises:
+                self.found.effects.append("may raise an error")
+        elif i.op == "STORE_FAST":
+            if i.arg == self.context:
+                self.found.effects.append(f"stores another value in {i.arg}")
+        elif changes_in_place(i):
             self.found.changes = True
-        elif i.op in ("LOAD_ATTR", "STORE_ATTR") and place not in self.followed:
-            self.attribute(place)
 
     def attribute(self, place: int) -> None:
         """An attribute of some value: of the context, of a tensor, or of a value of Python's own types."""
