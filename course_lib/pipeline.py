@@ -284,18 +284,15 @@ class Pipeline:
 
         def run(*args: Any) -> tuple[Any, ...]:
             if lifted and autograd.hooks_for_saved_tensors():
-                # they are not to see the tensors that stand for numbers
+                # The hooks would see tensors that stand for numbers, which eager does not have.
                 return fall_back(gm, autograd.runtime.HOOKS)(*args)
             numbers = lifted.values(args) if lifted else []
             if numbers is None:
                 return fall_back(gm, "a number is too large for the kernels")(*args)
 
-            # numbers that kernels take as arguments need no program of their own
-            sized = compress(args, lifted.asked) if lifted else args
-            key = tuple(
-                (*arg.shape, *arg.stride()) if isinstance(arg, torch.Tensor) else arg
-                for arg in sized
-            )
+            # A program is for one set of sizes, strides and numbers. A number that kernels take as an argument may change.
+            fixed = compress(args, lifted.asked) if lifted else args
+            key = tuple(map(sizes_of_argument, fixed))
             if key not in built:
                 if len(built) >= config.sizes_limit:
                     why = f"it met more than {config.sizes_limit} sets of sizes"
@@ -306,6 +303,13 @@ class Pipeline:
             return built[key](*args, *numbers)
 
         return run
+
+
+def sizes_of_argument(value: Any) -> Any:
+    """What of an argument a program depends on: sizes and strides of a tensor; a number itself."""
+    if isinstance(value, torch.Tensor):
+        return (*value.shape, *value.stride())
+    return value
 
 
 def with_numbers(program: Program, lifted: Any, gm: fx.GraphModule) -> Program:

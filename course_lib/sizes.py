@@ -419,8 +419,14 @@ def source_of(value: Any, names: Any) -> str:
 # --- the sizes that are compiled for
 
 
+def nothing_compiled() -> Sizes | None:
+    return None
+
+
 _current: Sizes | None = None
-_latest: Callable[[], Sizes | None] = lambda: None  # noqa: E731  (what pictures of a finished program ask)
+"""The sizes of the graph that is being compiled."""
+_latest: Callable[[], Sizes | None] = nothing_compiled
+"""A weak reference to the sizes of the last graph: pictures of a finished program ask for them."""
 
 
 def current() -> Sizes | None:

@@ -167,6 +167,7 @@ class Tracing:
             signature.unconnected = tuple(wanted)
             return []
 
+        # `tangents`: the gradients that come in from outside, one for each differentiable output.
         outputs = [values[n] for n in numbers]
         tangents = [tangent(n, value) for n, value in enumerate(outputs)]
         with torch._C._DisableAutocast():
@@ -177,7 +178,10 @@ class Tracing:
         signature.gradients = tuple(found)
         signature.unconnected = tuple(n for n in wanted if n not in found)
 
+        # Which outputs lead to which inputs: where gradients come in for some outputs only, the other inputs get none.
         self.note_ways(numbers, outputs, {id(primals[n]): n for n in found})
+
+        # A gradient lies in memory like its input, as in eager.
         return [restride(g, dense(primals[n])) for n, g in found.items()]
 
     def note_ways(
@@ -450,9 +454,11 @@ def any_formula_of_sizes() -> Iterator[None]:
         return
 
     def note_formula(tracer: Any, expr: Any, out: Any = None) -> Any:
-        # `write_sizes_out` puts the size itself in the place of this node.
+        # A node that only shows the formula: `write_sizes_out` puts the size itself in its place.
         proxy = tracer.create_proxy("call_function", sizes.text_of, (str(expr),), {})
         proxy.node.meta["val"] = out
+
+        # torch asks for the proxy when an operation takes the size, so it is handed over as a function.
         proxy_tensor.set_proxy_slot(out, tracer, proxy_tensor.thunkify(tracer, lambda: proxy))
         return out
 

@@ -437,11 +437,15 @@ class GraphBuilder:
 
     def finish(self, outputs: list[Any]) -> fx.GraphModule:
         """Close the graph: it returns a tuple of `outputs`."""
-        if self.copies and storages(self.copies).keys() & storages(outputs).keys():
+        # Where eager makes a view, some operations of the graph make a copy. To hand it out would show that.
+        shares_memory = storages(self.copies).keys() & storages(outputs).keys()
+        if self.copies and shares_memory:
             raise Unsupported("returns an element of a tensor, which eager would return as a view")
-        self.graph.output(tuple(map(self.node_of, outputs))).meta["val"] = tuple(outputs)
 
-        # parts of results that nobody took, sizes that nobody used
+        output = self.graph.output(tuple(map(self.node_of, outputs)))
+        output.meta["val"] = tuple(outputs)
+
+        # Nobody uses some parts of results and some sizes: they go.
         for node in reversed(self.graph.nodes):
             if node.target in (operator.getitem, torch.ops.aten.sym_size.int) and not node.users:
                 self.graph.erase_node(node)

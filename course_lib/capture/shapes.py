@@ -64,7 +64,8 @@ COMPUTED = {
 }
 NUMBERS = (int, float, *SYMBOLIC)
 SIZE = torch.ops.aten.sym_size.int
-LONGEST = 300  # Arithmetic on floats whose text is longer is for these floats only
+LONGEST = 300
+"""Characters of a formula of floats. A longer one is computed now, from numbers that are guarded by value."""
 
 
 @dataclass

@@ -159,6 +159,7 @@ class Printer:
         """What is named inside is not known after it."""
         values, taken = self.values, self.taken
         self.values = values.new_child()
+        # In a language with scopes (C++, not Python) a name may be taken again after the block.
         if self.scopes:
             self.taken = set(taken)
 
@@ -256,12 +257,14 @@ class Printer:
         if isinstance(rule, str):
             return self.call(rule, expr), ATOM
 
-        # An operand in each slot: "{:13} * {:14}"
+        # "{:13} * {:14}": each slot takes the next operand. The number says how tightly the text around it binds, so that
+        # an operand that binds less gets brackets; without a number none does.
         pattern, binds = rule
         operands = iter(expr.args)
 
         def filled(slot: re.Match[str]) -> str:
-            return self.text(next(operands), int(slot[1] or 0))
+            binding = int(slot[1] or 0)
+            return self.text(next(operands), binding)
 
         return re.sub(r"{:?(\d*)}", filled, pattern), binds
 

@@ -160,10 +160,11 @@ class TritonOps(Printer):
 
     def print_load(self, expr: Expr) -> tuple[str, int]:
         buffer, index = expr.detail
-        place = self.place(buffer, index)  # may print lines: an index tensor is read first
+        # This comes first: where the index is read from a tensor, it prints the lines that read it.
+        place = self.place(buffer, index)
         mask = self.mask_under_conditions(index)
         if self.conditions and self.mask_for(index) != "mask":
-            # a pointer for each element of the mask
+            # `tl.load` wants pointers and mask of one shape. To add 0 times the mask gives the pointers its shape.
             place += f" + 0 * ({' & '.join(self.conditions)}).to(tl.int32)"
         return f"tl.load({place}{', ' + mask if mask else ''})", ATOM
 

@@ -156,7 +156,7 @@ class Wrapper:
         """The name that a symbol has here."""
         if symbol not in self.symbols:
             name = self.unique(symbol.name)
-            self.names[name] = None
+            self.names[name] = None  # taken: `unique` gives it to nobody else
             self.symbols[symbol] = sympy.Symbol(name, integer=True, positive=True)
         return self.symbols[symbol]
 
@@ -165,7 +165,7 @@ class Wrapper:
         key = tuple(symbols)
         if key not in self.tensors_of_sizes:
             name = self.unique("_".join(["sizes", *(symbol.name for symbol in key)]))
-            self.names[name] = None
+            self.names[name] = None  # taken
             self.tensors_of_sizes[key] = name
         return self.tensors_of_sizes[key]
 
@@ -284,7 +284,10 @@ class Wrapper:
             self.line(f"check({problem}, {places(kernel)!r})")
 
     def problem(self, kernel: FusedKernel) -> str:
-        """A flag that the kernel sets. A GPU's is there for good, where both reach it: a later call tells."""
+        """The name of the flag that the kernel sets when it finds an index out of range.
+
+        On a CPU each call makes one. For a GPU one is made here, in host memory that the GPU can reach. Nobody waits for the
+        GPU, so an error may be told by a later call."""
         name = self.unique("problem")
         if kernel.device.type == "cpu":
             self.line(f"{name} = zeros(1, dtype=int64)")

@@ -99,13 +99,15 @@ def load(lesson: Lesson, folder: Path) -> Answers:
         try:
             with contextlib.redirect_stdout(io.StringIO()), torch.random.fork_rng(devices=[]):
                 run_cell(cell.source, found.names, f"<{folder.name} {lesson.number} {name}>")
-        except KeyboardInterrupt:  # Ctrl-C of whoever waits for this
+        except KeyboardInterrupt:
+            # Ctrl-C was pressed here; the cell did not raise it.
             raise
         except BaseException as problem:
             if role_of(cell) != "own":  # a cell that the learner added is no answer
                 found.failed[name] = f"{type(problem).__name__}: {problem}"
         ended = Ended(*plan.ended(cell))
-    # what comes from now on is the compiler, which uses the answers as checks do
+
+    # From now on the compiler calls the answers. They see the names and switches that checks would see.
     keeper.step(ended, "checks", needs)
     return found
 

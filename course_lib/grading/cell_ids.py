@@ -129,8 +129,11 @@ def _first_words(source: str) -> str:
 
 
 def _slug(words: str) -> str:
-    plain = re.sub(r"\([^)]*/[^)]*\)", "", words)  # a link's address
-    return re.sub(r"[^a-z0-9_]+", "-", plain.lower()).strip("-")[:LONGEST].strip("-")
+    """Words as a name: 'Two [lists](a/b.md)!' is 'two-lists'."""
+    without_links = re.sub(r"\([^)]*/[^)]*\)", "", words)  # the address of a link holds a stroke
+    slug = re.sub(r"[^a-z0-9_]+", "-", without_links.lower()).strip("-")
+    # A name that is cut may end in a dash again.
+    return slug[:LONGEST].strip("-")
 
 
 def _grade_id(cell: Any) -> str | None:

@@ -167,6 +167,7 @@ def _modes() -> tuple[list[Any], list[Any], Any]:
 
 
 def _put_modes(wanted: tuple[list[Any], list[Any], Any]) -> None:
+    """Take off all modes that are on, and put on those that `_modes` found, the outermost first."""
     import torch
     from torch.overrides import _len_torch_function_stack, _pop_mode, _push_mode
     from torch.utils import _python_dispatch as dispatch

@@ -57,6 +57,7 @@ class Saves:
             self.log.warning("The version of %s before this save is not kept: %s", path, problem)
 
     def keep(self, file: Path, content: Any) -> None:
+        """Keep the copy as it is on disk, if this save changes its text."""
         from .history import keep
         from .writing import Seen, alone
 
@@ -70,6 +71,8 @@ class Saves:
         seen = Seen.of(lesson.copy)
         if not changes_text(seen.data, content):
             return
+
+        # Another window had saved it last: this save may write over work that the window has never seen.
         why = "save" if window == before else "window"
         with alone(lesson.work, PATIENCE):
             keep(lesson, seen, why)

@@ -186,7 +186,8 @@ def _new_pen() -> Path | None:
             switch.write_text("+pids")
         try:
             made.mkdir()
-            (made / "pids.max").read_text()  # what is no control group has none
+            # In a control group the kernel makes this file; in an ordinary folder it is missing, and reading it raises.
+            (made / "pids.max").read_text()
             (made / "pids.max").write_text(str(SPARE_PROCESSES))
             return made
         except OSError:
@@ -197,10 +198,13 @@ def _new_pen() -> Path | None:
 
 
 def empty(group: Path) -> None:
-    """Kill all that runs in a control group, and wait until it is gone."""
+    """Kill all that runs in a control group, and wait until it is gone, ten seconds at most."""
     end = time.monotonic() + 10
     with suppress(OSError):
-        while (numbers := (group / "cgroup.procs").read_text().split()) and time.monotonic() < end:
+        while time.monotonic() < end:
+            numbers = (group / "cgroup.procs").read_text().split()
+            if not numbers:
+                return
             for number in numbers:
                 with suppress(ProcessLookupError):
                     os.kill(int(number), signal.SIGKILL)

@@ -177,6 +177,8 @@ def sleeper_in(sandbox_process: int, seconds: float = 20) -> int | None:
             for process in psutil.Process(sandbox_process).children(recursive=True):
                 if process.cmdline() == SLEEPER:
                     return int(process.pid)
+
+            # It has ended, and nobody has asked how.
             if psutil.Process(sandbox_process).status() == psutil.STATUS_ZOMBIE:
                 return None
         if not psutil.pid_exists(sandbox_process):

@@ -29,7 +29,9 @@ Loops = Mapping[Node, list[Node]]
 
 
 def choose_templates(graph: LoopGraph, codegen: str, schedule: Scheduling) -> LoopGraph:
-    """Products as loops where that is faster: one call after the other, each in the program as it is chosen so far."""
+    """Put loops in the place of the products for which that is faster.
+
+    The products are decided in turn. Each is measured in the program that the decisions before it made."""
     loops: dict[Node, list[Node]] = {}
     for node in graph.nodes:
         if isinstance(node, ExternKernel) and is_product(node, codegen):
@@ -38,7 +40,8 @@ def choose_templates(graph: LoopGraph, codegen: str, schedule: Scheduling) -> Lo
         return graph
 
     def program(part: LoopGraph) -> CompiledGraph:
-        return build(part, schedule(part), None, codegen, autotune=True)
+        plan = None  # each result gets memory of its own: where results live is not measured here
+        return build(part, schedule(part), plan, codegen, autotune=True)
 
     default, ours = schedule(graph), schedule(with_loops(graph, loops))
     regions = regions_of(default, ours, loops)
@@ -83,7 +86,8 @@ def regions_of(default: Schedule, ours: Schedule, loops: Loops) -> list[set[str]
         known = set().union(*together, *(names_of([kernel]) for kernel in other.kernels))
         for kernel in one.kernels:
             names = names_of([kernel])
-            # What the other schedule has not is computed again there, in the kernels that read it.
+            # A buffer that the other schedule never writes is computed again in that schedule, in each kernel that reads it. So
+            # these kernels belong together with the one that writes it here.
             if not names <= known:
                 readers = [reader for reader in one.kernels if reader.reads & names]
                 names |= names_of(readers)

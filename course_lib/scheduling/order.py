@@ -124,7 +124,9 @@ class Order:
         return sorted(found, key=self.place.__getitem__)
 
     def in_order(self) -> list[Group]:
-        """Each group after those that it needs; where there is a choice, in program order."""
+        """Each group after those that it needs; where there is a choice, in program order.
+
+        A group is where its last node stands in the program (`max(group.positions)`)."""
         waits_for = {group: len(needs) for group, needs in self.needs.items()}
         by_end = {max(group.positions): group for group in self.needs}
         ready = [end for end, group in by_end.items() if not waits_for[group]]
@@ -142,7 +144,9 @@ class Order:
 
 
 def dependencies(groups: Sequence[Group]) -> dict[Group, set[Group]]:
-    """For each group those that must run before it: who wrote what it reads, and of those with an effect who comes before."""
+    """For each group the groups that must run before it.
+
+    Those are the groups that write what it reads. Groups with an effect also keep their order: each needs the one before it."""
     writer = {buffer.name: group for group in groups for buffer in group.writes}
     needs: dict[Group, set[Group]] = {}
     for group in groups:

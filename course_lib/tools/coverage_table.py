@@ -217,22 +217,31 @@ def some(names: Iterable[str]) -> str:
 
 
 def extern_rows(rows: Sequence[dict[str, Any]]) -> list[list[str]]:
+    """A row for each ATen operator that torch runs: which operators of the database need it, and why it is torch's."""
     where: dict[tuple[str, str], set[str]] = defaultdict(set)
     for row in rows:
         for op, why in row["extern"].items():
-            why = "no loop form here" if why.startswith(f"{op} has no loop form") else why
+            if why.startswith(f"{op} has no loop form"):  # its name stands in the first column
+                why = "no loop form here"
             where[op, why].add(row["operator"])
-    ordered = sorted(where.items(), key=lambda entry: (-len(entry[1]), entry[0]))
-    return [[f"`{op}`", some(names), why] for (op, why), names in ordered]
+    return [[f"`{op}`", some(names), why] for (op, why), names in most_first(where)]
 
 
 def note_rows(rows: Sequence[dict[str, Any]]) -> list[list[str]]:
+    """A row for each note, and the operators that have it."""
     where: dict[str, set[str]] = defaultdict(set)
     for row in rows:
         for note in row["notes"]:
             where[note].add(row["operator"])
-    ordered = sorted(where.items(), key=lambda entry: (-len(entry[1]), entry[0]))
-    return [[note, some(names)] for note, names in ordered] or [["nothing", ""]]
+    if not where:
+        return [["nothing", ""]]
+    return [[note, some(names)] for note, names in most_first(where)]
+
+
+def most_first(where: dict[Any, set[str]]) -> list[tuple[Any, set[str]]]:
+    """The entries with the most operators first; among as many, in the order of their keys."""
+    by_key = sorted(where.items(), key=lambda entry: entry[0])
+    return sorted(by_key, key=lambda entry: len(entry[1]), reverse=True)
 
 
 def operator_rows(rows: Sequence[dict[str, Any]]) -> list[list[object]]:

@@ -182,21 +182,37 @@ def is_own_operator(it: Machine, function: Any) -> bool:
 
 def call_own_operator(it: Machine, function: Any, args: list[Any], kwargs: dict[str, Any]) -> Any:
     """A call of a custom operator: a node of the graph if its kernel, and its backward if it is wanted, only compute."""
-    overloads = (
-        [getattr(function, name) for name in function.overloads()]
-        if is_a(function, torch._ops.OpOverloadPacket)
-        else [function]
-    )
+    overloads = overloads_of(function)
     wanted = wants_gradient([args, kwargs])
-    problem = ""
-    for op in overloads:
-        problem = problem or kernel_problem(it, op) or (backward_problem(op) if wanted else "")
-    if problem and (not it.world.fullgraph or any(runs_in_capture(op) for op in overloads)):
+    problem = first_problem(it, overloads, wanted)
+
+    # With `fullgraph=True` the operator stands in the graph all the same, unless torch would run the user's code right now.
+    if problem and (not it.world.fullgraph or any(map(runs_in_capture, overloads))):
         raise Unsupported(f"calls the operator {function}, {problem}", HINT)
-    result = it.world.builder.call(function, args, kwargs)
-    if problem and wanted and it.world.builder.last_node is not None:
-        it.world.builder.last_node.meta["as_it_is"] = f"{function}: {problem}"
+
+    builder = it.world.builder
+    result = builder.call(function, args, kwargs)
+    if problem and wanted and builder.last_node is not None:
+        builder.last_node.meta["as_it_is"] = f"{function}: {problem}"
     return result
+
+
+def overloads_of(function: Any) -> list[torch._ops.OpOverload]:
+    """`torch.ops.lib.op` stands for all its overloads, `torch.ops.lib.op.default` for itself."""
+    if is_a(function, torch._ops.OpOverloadPacket):
+        return [getattr(function, name) for name in function.overloads()]
+    return [function]
+
+
+def first_problem(it: Machine, overloads: list[torch._ops.OpOverload], wanted: bool) -> str:
+    """Why one of these may not run with the graph, or ''. `wanted`: gradients are, so backward counts, too."""
+    for op in overloads:
+        problem = kernel_problem(it, op)
+        if not problem and wanted:
+            problem = backward_problem(op)
+        if problem:
+            return problem
+    return ""
 
 
 def runs_in_capture(op: torch._ops.OpOverload) -> bool:
@@ -211,13 +227,17 @@ def kernel_problem(it: Machine, op: torch._ops.OpOverload) -> str:
     """Why the kernel of an operator must be called in its place, "" if it may run with the graph."""
     definition = definition_of(op)
     if definition is None:
+        # torch's dispatcher tells in which file each kernel was registered.
         files = [file for _, file in KERNEL.findall(torch._C._dispatch_dump(op.name()))]
         written_in_c = all(file.endswith((".cpp", ".cu", ".cc", ".h", ".hpp")) for file in files)
         return "" if written_in_c else "whose code is not known"
+
+    # Look through its Python code for what leads outside. One function may be registered several times.
     found = Outside()
     for function in dict.fromkeys([definition._init_fn, *definition._backend_fns.values()]):
         read(unwrapped(function), Role(kernel=True), found)
     found.effects += found.random
+
     if found.effect:
         return f"whose code {found.effect}"
     if (found.reads or found.constants) and has_changed(it.world):

@@ -48,9 +48,10 @@ def tensor_of(function: Any, it: Machine, data: Any, **options: Any) -> Any:
     if not parts or any(part.ndim for part in parts) or options:
         return it.world.builder.call(function, [data], options)
 
+    # What it calls is recorded: each scalar tensor in the list is an operand of a node. Its arguments are options, dtype, device,
+    # data, copy_variables, copy_numpy, type_inference.
     make = torch._refs._internal_new_from_data
     dtype = torch.get_default_dtype()
-    # copy_variables, copy_numpy, type_inference
     return frames.call(None, make, {}, dtype, "cpu", data, True, True, True)
 
 

@@ -166,6 +166,7 @@ def mapping(world: World, outside: Container, keys: tuple[Any, ...], named: bool
 
     known = world.know(made, obj, source)
     for place, key in enumerate(keys):
+        # A key that can be written down stands for itself. Another one is an object from outside, at a place of its own.
         kept = key if named else world.wrap(key, outside.key_source(place))
         base.__setitem__(made, kept, item(world, outside, place, key))
     known.before = dict(base.items(made))

@@ -36,13 +36,20 @@ def is_whole(value: Any) -> bool:
 
 
 def whole(value: Any, what: str, least: float = -math.inf, most: float = math.inf) -> int:
-    """A whole number from `least` to `most`. `what` begins the sentence: 'answer is the number of the right option'."""
-    ends = f"{least:g} to {most:g}" if math.isfinite(most) else f"{least:g} or more"
-    between = f", {ends}" if math.isfinite(least) else ""
+    """A whole number from `least` to `most`.
+
+    An error says what is asked for, then what was given: 'answer is the number of the right option, 0 to 3, not 7'. `what` is
+    how that sentence begins."""
+    asked = what
+    if math.isfinite(least) and math.isfinite(most):
+        asked += f", {least:g} to {most:g}"
+    elif math.isfinite(least):
+        asked += f", {least:g} or more"
+
     if isinstance(value, bool) or not is_whole(value):
-        raise TypeError(f"{what}{between}, not {shown(value)}")
+        raise TypeError(f"{asked}, not {shown(value)}")
     if not least <= value <= most:
-        raise ValueError(f"{what}{between}, not {value}")
+        raise ValueError(f"{asked}, not {value}")
     return int(value)
 
 

@@ -23,13 +23,19 @@ from course_lib.viz.report.compiles import Compile
 MOST_ROWS = 24
 HEADER = ("what", "of", "calls", "least", "median", "most", "in all")
 Row = tuple[float, tuple[str, ...]]
+"""Seconds in all, by which rows are sorted, and the cells."""
+Owners = dict[int, tuple[Compile, str]]
+"""By the `id` of a compiled program: the compile that made it, and its part: 'inference', 'forward' or 'backward'."""
 
 
 def calls_html(recording: Recording, compiles: list[Compile]) -> str:
     """A row for each kernel, each CUDA graph and each entry's guards, the dearest first; and what was counted only."""
-    owners = {
-        id(p.compiled): (c, p.part) for c in compiles for p in c.programs if p.compiled is not None
-    }
+    owners: Owners = {}
+    for compile in compiles:
+        for made in compile.programs:
+            if made.compiled is not None:
+                owners[id(made.compiled)] = (compile, made.part)
+
     rows: list[Row] = []
     for count in recording.counts.values():
         match count.first:
@@ -39,35 +45,40 @@ def calls_html(recording: Recording, compiles: list[Compile]) -> str:
                 rows.append(row("a CUDA graph of all kernels", owner(owners, program), count))
             case GuardsChecked(name=name, check=check, held=held):
                 name, _ = CALLED.get(check, (name, None))
-                rows.append(
-                    row(
-                        f"guards that {'held' if held else 'did not hold'}",
-                        f"<code>{escape(name)}</code>",
-                        count,
-                    )
-                )
+                what = "guards that held" if held else "guards that did not hold"
+                rows.append(row(what, f"<code>{escape(name)}</code>", count))
     if not rows:
         return ""
-    cells = [cells for _, cells in sorted(rows, key=lambda row: -row[0])]
-    more = html_table(cells[MOST_ROWS:], HEADER, range(2, 7))
-    folded = (
-        f"<details><summary>{len(cells) - MOST_ROWS} more</summary>{more}</details>"
-        if cells[MOST_ROWS:]
-        else ""
-    )
-    return f"<p>{summed_up(recording.counts.values())}</p>{html_table(cells[:MOST_ROWS], HEADER, range(2, 7))}{folded}"
+
+    rows.sort(key=seconds_of, reverse=True)
+    cells = [cells for _, cells in rows]
+    first, others = cells[:MOST_ROWS], cells[MOST_ROWS:]
+    numbers = range(2, 7)  # the columns that are set to the right
+    folded = ""
+    if others:
+        more = html_table(others, HEADER, numbers)
+        folded = f"<details><summary>{len(others)} more</summary>{more}</details>"
+    said = summed_up(recording.counts.values())
+    return f"<p>{said}</p>{html_table(first, HEADER, numbers)}{folded}"
 
 
-def owner(owners: dict[int, tuple[Compile, str]], program: Any) -> str:
-    if (found := owners.get(id(program))) is None:
+def seconds_of(row: Row) -> float:
+    return row[0]
+
+
+def owner(owners: Owners, program: Any) -> str:
+    """A link to the compile that made this program, and which of its programs it is ('forward')."""
+    found = owners.get(id(program))
+    if found is None:  # made before the recording began
         return "what was compiled before"
     compile, part = found
     return f'<a href="#c{compile.number}">{escape(compile.title)}</a>, {part}'
 
 
 def row(what: str, of: str, count: Count) -> Row:
-    spread = (count.least, count.median, count.most, count.total)
-    return count.total, (what, of, f"{count.times:,}", *map(human_seconds, spread))
+    """What was called, whose it is, how often, and how long it took: each as a cell."""
+    times = (count.least, count.median, count.most, count.total)
+    return count.total, (what, of, f"{count.times:,}", *map(human_seconds, times))
 
 
 def summed_up(counts: Iterable[Count] | Sequence[Count]) -> str:

@@ -87,16 +87,12 @@ class DebugFolder:
                 self.write("aten.py", f"# {aot_graph(event)}")
             case events.Lowered(graph):
                 self.loops = graph
-                self.write(
-                    "loops_before_fusion.txt",
-                    "\n".join(formula(node, graph.buffers) for node in graph.nodes),
-                )
+                formulas = [formula(node, graph.buffers) for node in graph.nodes]
+                self.write("loops_before_fusion.txt", "\n".join(formulas))
             case events.Scheduled(schedule):
                 self.schedule = schedule
-                decisions = "\n".join(map(str, schedule.decisions))
-                self.write(
-                    "kernels_after_fusion.txt", f"{schedule}\n\nDecisions:\n{decisions or 'none'}"
-                )
+                decisions = "\n".join(map(str, schedule.decisions)) or "none"
+                self.write("kernels_after_fusion.txt", f"{schedule}\n\nDecisions:\n{decisions}")
                 if self.diagram:
                     self.draw(fusion_of(schedule, self.loops))
             case events.MemoryPlanned(plan):
@@ -106,7 +102,9 @@ class DebugFolder:
 
 
 def traced(backend: Callable[..., Any], diagram: bool) -> Callable[..., Any]:
-    """`backend`, whose compiles are written to a folder. (With symbolic sizes a program is compiled when it is called.)"""
+    """The backend, with all that it compiles written to a folder.
+
+    A graph with symbolic sizes is compiled when it is called, so the events of calls are heard as well."""
     folder = DebugFolder(diagram)
 
     def compile_traced(gm: Any, inputs: Any) -> Callable[..., Any]:

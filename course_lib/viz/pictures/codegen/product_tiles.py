@@ -63,8 +63,8 @@ class Side:
         return span(self.what, at * self.tile, min((at + 1) * self.tile, self.size))
 
     def inside(self, at: int | None) -> float:
-        """The share of a tile that lies in the matrix."""
-        first = (at or 0) * self.tile
+        """The share of a tile that lies in the matrix. None, which stands for tiles in the middle, is as full as the first."""
+        first = 0 if at is None else at * self.tile
         return min(self.size - first, self.tile) / self.tile
 
 

@@ -97,14 +97,11 @@ FITS = 760.0
 STRENGTHS = (0.08, 0.26, 0.44, 0.17, 0.35, 0.52)
 """Tints of neighbouring entries, so that they differ clearly."""
 CAPTION = "A letter is the entry that serves this size; a thick edge marks the size that it was compiled for."
+SIZES = named(each(COUNT_OR_0, ""), "axis → its sizes")
+"""What `sizes` must be: names, each with whole numbers from 0 on. The text stands in the error."""
 
 
-@takes(
-    recording=RECORDED,
-    function=FUNCTION,
-    sizes=named(each(COUNT_OR_0, ""), "axis → its sizes"),
-    make=FUNCTION,
-)
+@takes(recording=RECORDED, function=FUNCTION, sizes=SIZES, make=FUNCTION)
 def shape_map(
     recording: Recording,
     function: Any,
