@@ -40,6 +40,13 @@ class Gradients:
         self.like = Forms([node.meta["val"] for node in self.tangents], parts.sizes)
         results = parts.backward.graph.output_node().args[0]
         self.forms = Forms([node and node.meta["val"] for node in results], parts.sizes)
+        # Input → the tangent that is its gradient as it is (`x + 1`). Eager hands on that very tensor, which may be an
+        # expanded one: whoever writes to it gets an error.
+        self.handed_on = {
+            n: self.tangents.index(node)
+            for n, node in zip(signature.gradients, results, strict=True)
+            if node in self.tangents
+        }
         # Which tangents there are → the program for these, and the inputs of whose gradients it gives
         self.programs: dict[tuple[bool, ...], tuple[Program, list[int]]] = {}
 
@@ -54,19 +61,28 @@ class Gradients:
         ]
         present = tuple(g is not None for g in given)
         if all(present) or not self.signature.reached:
-            return dict(
-                zip(self.signature.gradients, self.backward(*saved, *filled, *numbers), strict=True)
+            gradients = self.backward(*saved, *filled, *numbers)
+            return self.with_handed_on(
+                dict(zip(self.signature.gradients, gradients, strict=True)), given
             )
 
         if present not in self.programs:
             self.programs[present] = self.program_for(present)
         program, inputs = self.programs[present]
         found = dict(zip(inputs, program(*saved, *filled, *numbers), strict=True))
+        found = self.with_handed_on(found, given)
 
         # in eager, autograd gets to no other input
         reached = set().union(*itertools.compress(self.signature.reached, present))
         by_input = dict(zip(self.signature.gradients, self.forms.of(numbers), strict=True))
         return {n: found[n] if n in found else zeros(by_input[n]) for n in reached}
+
+    def with_handed_on(self, found: dict[int, Any], given: Sequence[Any]) -> dict[int, Any]:
+        """With the tangents themselves where these are the gradients."""
+        for n, tangent in self.handed_on.items():
+            if n in found and given[tangent] is not None:
+                found[n] = given[tangent]
+        return found
 
     def program_for(self, present: tuple[bool, ...]) -> tuple[Program, list[int]]:
         """What computes the gradients if only these tangents are there."""

@@ -12,8 +12,6 @@ from torch import nn
 from torch.nn import functional as F
 from torch.utils.checkpoint import checkpoint
 
-from course_lib import versions
-
 Function = torch.autograd.Function
 LOG = []
 COUNTS = {}
@@ -257,9 +255,6 @@ operations("without gradients", trained(lambda x: logs.apply(x.detach()) + x))
 
 @pytest.mark.parametrize("name", operations.names)
 def test_an_operation_does_outside_what_eager_does(name):
-    if name == "writes_to_its_gradient" and versions.minor(torch.__version__) >= (2, 14):
-        pytest.xfail("the rest is compiled, and its backward gives a gradient that can be written")
-
     operations.check(name)
 
 

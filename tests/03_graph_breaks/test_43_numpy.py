@@ -416,7 +416,7 @@ def test_a_program_gives_what_eager_gives(name, backend):
 
 
 ONE_GRAPH = """write_and_look made_anew_each_time elements_are_numbers types_are_numpys with_rows casts makes_arrays
-limits with_a_gradient names_that_are_not_there write_through_from_numpy""".split()
+limits of_a_tensor with_a_gradient names_that_are_not_there write_through_from_numpy""".split()
 
 
 @pytest.mark.parametrize("name", ONE_GRAPH)

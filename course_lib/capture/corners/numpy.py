@@ -138,8 +138,8 @@ def call_numpy(it: Machine, function: Any, args: list[Any], kwargs: dict[str, An
         refuse(
             f"calls numpy.{arrays.name_of(function)}, which has an effect or calls other functions"
         )
-    args = [array_of(arg) for arg in args]
-    kwargs = {name: array_of(arg) for name, arg in kwargs.items()}
+    args = [array_of(it, function, arg) for arg in args]
+    kwargs = {name: array_of(it, function, arg) for name, arg in kwargs.items()}
 
     constant = arrays.is_constant(args) and arrays.is_constant(kwargs)
     of_number = is_a(function, type) or isinstance(
@@ -159,11 +159,13 @@ def all_known(value: Any) -> bool:
     return value.known is not None if type(value) is Number else arrays.is_constant(value)
 
 
-def array_of(value: Any) -> Any:
-    """A tensor that is given to NumPy: the array that has its memory."""
+def array_of(it: Machine, function: Any, value: Any) -> Any:
+    """A tensor that is given to `numpy.asarray`, or to `numpy.array`: the array that has its memory."""
     if not isinstance(value, torch.Tensor):
         return value
-    refuse("gives a tensor to a function of NumPy")
+    if function not in (np.asarray, np.array, np.asanyarray):
+        refuse("gives a tensor to a function of NumPy")
+    return it.world.builder.call("numpy", [value])
 
 
 class Method:

@@ -11,6 +11,7 @@ from __future__ import annotations
 import collections
 import functools
 import gc
+import inspect
 import types
 from typing import Any
 
@@ -21,7 +22,7 @@ from course_lib.capture.breaks import BreakBuilder
 from course_lib.capture.calls.builtins import SAFE_TYPES
 from course_lib.capture.calls.callbacks import call_back
 from course_lib.capture.calls.known_functions import Id
-from course_lib.capture.classes import is_a
+from course_lib.capture.classes import is_a, is_users
 from course_lib.capture.machine import Machine
 from course_lib.capture.rebuild import BY_TYPE, Rebuilder, write_reduced
 from course_lib.capture.resuming import resumption, stack_of
@@ -49,10 +50,20 @@ def write_partial(head: Rebuilder, value: functools.partial[Any]) -> str:
     return write_reduced(head, value)
 
 
+def is_torchs_class_method(cls: type, method: types.MethodType) -> bool:
+    """`cls.apply` of an `autograd.Function`: what torch wrote, found through the class. (The function alone has no place.)"""
+    if is_users(method.__func__) or getattr(cls, "__getattr__", None) is not None:
+        return False
+    found = inspect.getattr_static(cls, method.__name__, None)
+    return getattr(found, "__func__", None) is method.__func__
+
+
 def write_method(head: Rebuilder, method: types.MethodType) -> str:
     """A method written in Python, bound to its object."""
     target: Any = method.__self__
     function: Any = method.__func__
+    if is_a(target, type) and is_torchs_class_method(target, method):
+        return head.assign(f"{head.rebuild(target)}.{method.__name__}")
     if is_a(function, types.FunctionType):
         head.world.adopt(function, [target])
     return head.assign(f"MethodType({head.rebuild(function)}, {head.rebuild(target)})")
