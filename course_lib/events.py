@@ -94,6 +94,12 @@ class FellBack(Event):
     why: str
 
 
+class SizesAreSymbols(Event):
+    """A graph is compiled once for all sizes. `sizes` is the `Sizes`: the symbols, their hints, and what was asked about them."""
+
+    sizes: Any
+
+
 class SizesAreNumbers(Event):
     """A graph with symbolic sizes is compiled for each set of sizes by itself, and why."""
 

@@ -200,6 +200,7 @@ class Pipeline:
             raise sizes.NeedsNumbers(f"{', '.join(known.became_numbers)} can have one value only")
 
         gm.meta["sizes"] = known
+        events.emit(events.SizesAreSymbols(known))
         return with_numbers(program, lifted, gm) if lifted else program
 
     def compile_forward(self, gm: fx.GraphModule, codegen: str) -> Program:

@@ -20,6 +20,7 @@ import math
 import operator
 import weakref
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
 from typing import Any, NamedTuple, NoReturn
 
 import sympy
@@ -120,13 +121,15 @@ class Sizes:
 
     def of(self, value: Any) -> Any:
         """A `SymInt` as a `Size` (or as an int, if it is known); other values as they are."""
-        if not isinstance(value, torch.SymInt):
+        if not isinstance(value, (torch.SymInt, torch.SymFloat)):
             return value
 
         formula = value.node.expr
         unknown = formula.free_symbols - self.ours.keys()
         if unknown:
             raise NeedsNumbers(f"the size {formula} does not follow from the sizes of the inputs")
+        if isinstance(value, torch.SymFloat):
+            return Real(formula.xreplace(self.ours), self)
         return self.simplest(formula.xreplace(self.ours))
 
     def simplest(self, formula: sympy.Expr) -> Any:
@@ -280,6 +283,17 @@ class Size:
     __lshift__ = __rlshift__ = __rshift__ = __and__ = __or__ = refuse
 
 
+@dataclass(frozen=True)
+class Real:
+    """A floating-point number that is computed of sizes: `2 / (s0 - 1)`. Nothing is asked about it."""
+
+    expr: sympy.Expr
+    sizes: Sizes = field(compare=False)
+
+    def __str__(self) -> str:
+        return text_of(self.expr)
+
+
 # --- what is asked about a size
 
 
@@ -368,7 +382,7 @@ def rest(one: Any, other: Any) -> Any:
 
 def sizes_of(*values: Any) -> Sizes | None:
     """Whose sizes these are; None if all are numbers."""
-    return next((value.sizes for value in values if isinstance(value, Size)), None)
+    return next((value.sizes for value in values if isinstance(value, (Size, Real))), None)
 
 
 def formula_of(value: Any) -> sympy.Expr:
@@ -413,6 +427,8 @@ def source_of(value: Any, names: Any) -> str:
     """Sizes, and tuples of them, as Python source."""
     if isinstance(value, (tuple, list)):
         return f"({''.join(f'{source_of(each, names)}, ' for each in value)})"
+    if isinstance(value, Real):
+        return text_of(value.expr, names)
     return text_of(value, names) if isinstance(value, Size) else repr(value)
 
 
@@ -448,8 +464,8 @@ def compiling_for(sizes: Sizes | None) -> Iterator[None]:
 
 
 def size(value: Any) -> Any:
-    """A size of a fake tensor as the compiler takes it: an int, or a `Size`."""
-    if not isinstance(value, torch.SymInt):
+    """A size of a fake tensor (or a float computed of sizes) as the compiler takes it: a number, a `Size`, or a `Real`."""
+    if not isinstance(value, (torch.SymInt, torch.SymFloat)):
         return value
     if _current is None:
         raise NeedsNumbers(f"the size {value} must be a number here")

@@ -316,7 +316,7 @@ def with_numbers_for_sizes(graph: fx.GraphModule, known: Any) -> Program:
             return fx.node.map_aggregate(found, self.number)
 
         def number(self, value: Any) -> Any:
-            if not isinstance(value, torch.SymInt):
+            if not isinstance(value, (torch.SymInt, torch.SymFloat)):
                 return value
             return known.function_of_values((known.of(value),))(*self.numbers)[0]
 

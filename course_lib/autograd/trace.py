@@ -413,7 +413,7 @@ def tidy(traced: fx.GraphModule, gm: fx.GraphModule, tracing: Tracing) -> fx.Gra
         write_sizes_out(graph)
         signature.results = tuple(map(Result.in_sizes, signature.results))
         if tracing.gradients and any(
-            isinstance(n, torch.SymInt) for n in graph.output_node().args[0]
+            isinstance(n, (torch.SymInt, torch.SymFloat)) for n in graph.output_node().args[0]
         ):
             raise sizes.NeedsNumbers("the graph returns a size, and has gradients")
     placeholders = graph.find_nodes(op="placeholder")
@@ -473,11 +473,12 @@ def write_sizes_out(graph: fx.Graph) -> None:
     """Put symbolic sizes themselves in the place of the nodes that compute them: they are known wherever they are needed."""
     for node in reversed(list(graph.nodes)):
         value = node.meta.get("val")
-        if isinstance(value, torch.SymInt):
-            node.replace_all_uses_with(value)
+        if isinstance(value, (torch.SymInt, torch.SymFloat)):
+            with quiet():  # torch warns of symbolic sizes among arguments
+                node.replace_all_uses_with(value)
             if node.op == "call_function":
                 graph.erase_node(node)
-        elif isinstance(value, (torch.SymFloat, torch.SymBool)) and node.op == "call_function":
+        elif isinstance(value, torch.SymBool) and node.op == "call_function":
             raise sizes.NeedsNumbers(f"{node.target} computes a number of sizes")
 
 

@@ -23,7 +23,7 @@ from course_lib.codegen.printer import KernelSource, describe, identifier
 from course_lib.lowering.ir import Buffer, ExternKernel, LoopGraph, View
 from course_lib.scheduling.kernel import FusedKernel, Kernel
 from course_lib.scheduling.memory import MemoryPlan, extent
-from course_lib.sizes import NeedsNumbers, Size, same, text_of
+from course_lib.sizes import NeedsNumbers, Real, Size, same, text_of
 from course_lib.written import as_tuple
 
 # Where torch keeps quick ways to memory: `as_strided` counts from where its tensor starts
@@ -136,10 +136,10 @@ class Wrapper:
 
     def size(self, value: Any) -> str:
         """A size as source: a number, or a formula of names that are given once, at the top (`s0 = x.shape[0]`)."""
-        if not isinstance(value, Size):
+        if not isinstance(value, (Size, Real)):
             return str(value)
         names = {symbol: self.size_symbol(symbol) for symbol in value.expr.free_symbols}
-        return text_of(value, names)
+        return text_of(value.expr, names)
 
     def sizes(self, values: Sequence[Any]) -> str:
         """A shape or strides."""
@@ -346,7 +346,7 @@ class Wrapper:
 
     def value(self, value: Any) -> str:
         """An argument or a result as source."""
-        if isinstance(value, Size):
+        if isinstance(value, (Size, Real)):
             return self.size(value)
         if isinstance(value, View):
             return self.view(value)

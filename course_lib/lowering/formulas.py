@@ -10,14 +10,16 @@ In PyTorch: the `register_pointwise` calls of `torch/_inductor/lowering.py`, and
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import partial, partialmethod
+from functools import partial, partialmethod, reduce
 from typing import Any, Literal, NamedTuple, TypeVar
 
+import sympy
 import torch
+from torch.utils._sympy.functions import FloatPow, FloatTrueDiv, IntTrueDiv, ToFloat
 
 from course_lib import versions
 from course_lib.lowering.ops import BINARY, BOOLEAN, UNARY, Handler, Value
-from course_lib.sizes import Size
+from course_lib.sizes import NeedsNumbers, Real, Size
 
 aten = torch.ops.aten
 BOUNDS_SATURATE = versions.minor(torch.__version__) >= (2, 15)
@@ -78,6 +80,8 @@ class Term:
             return value
         if isinstance(value, Size):
             return Term(self.ops, self.ops.index_expr(value.expr, self.dtype), self.dtype)
+        if isinstance(value, Real):
+            return Term(self.ops, in_double(self.ops, value.expr), torch.float64).to(self.dtype)
         return Term(self.ops, self.ops.constant(value, self.dtype), self.dtype)
 
     def where(self, yes: Any, no: Any) -> "Term":
@@ -121,6 +125,30 @@ class Term:
         """~x: of a bool, not."""
         return self.unary("logical_not" if self.dtype is torch.bool else "bitwise_not")
 
+
+def in_double(ops: Handler, formula: sympy.Expr) -> Value:
+    """A floating-point number that is computed of sizes, in double precision as Python computes it."""
+    if formula.is_number:
+        return ops.constant(float(formula), torch.float64)
+    if formula.is_integer:
+        return ops.index_expr(formula, torch.float64)
+
+    parts = [in_double(ops, part) for part in formula.args]
+    if isinstance(formula, ToFloat):
+        return parts[0]
+    for kinds, op in REAL_OPERATIONS:
+        if isinstance(formula, kinds):
+            return reduce(getattr(ops, op), parts)
+    raise NeedsNumbers(f"a kernel cannot compute {formula}")
+
+
+REAL_OPERATIONS: tuple[tuple[Any, str], ...] = (
+    ((IntTrueDiv, FloatTrueDiv), "truediv"),
+    ((FloatPow, sympy.Pow), "pow"),
+    (sympy.Add, "add"),
+    (sympy.Mul, "mul"),
+)
+"""What Python's arithmetic on floats is in torch's formulas, and here."""
 
 Compute = Literal["result", "operands", "own"]
 """In which dtype an element is computed: the result's (halves: float32), what the operands promote to, or each its own."""
@@ -210,7 +238,7 @@ def dividend(x: Any, y: Any) -> Term:
         return x
 
     # 256 is 0 as uint8. What a symbolic size is, only the call knows.
-    if isinstance(y, (Term, Size)) or torch.tensor(y).to(x.dtype) == 0:
+    if isinstance(y, (Term, Size, Real)) or torch.tensor(y).to(x.dtype) == 0:
         why = "dividing integers by a tensor must raise where the divisor is 0"
         raise NoLoopForm(f"{why}: it runs as torch's own operator")
     return x

@@ -20,7 +20,7 @@ from torch.utils._pytree import tree_flatten, tree_unflatten
 
 from course_lib import sizes
 from course_lib.lowering import operators
-from course_lib.lowering.formulas import NoLoopForm, Term
+from course_lib.lowering.formulas import NoLoopForm, Term, in_double
 from course_lib.lowering.indexing import ZERO
 from course_lib.lowering.ir import (
     Buffer,
@@ -190,7 +190,7 @@ class Lowering:
             return results[position]
 
         value = node.meta.get("val")
-        if sizes.current() and isinstance(value, torch.SymInt):
+        if sizes.current() and isinstance(value, (torch.SymInt, torch.SymFloat)):
             return sizes.size(value)
         if isinstance(value, NUMBERS):
             raise NotImplementedError(
@@ -257,6 +257,13 @@ class Lowering:
                 return ops.index_expr(value.expr, dtype)
 
             return self.lazy(like, formula)
+
+        if isinstance(value, sizes.Real):
+
+            def real(ops: Handler, index: Index) -> Value:
+                return ops.to_dtype(in_double(ops, value.expr), dtype)
+
+            return self.lazy(like, real)
 
         if dtype is torch.bool:
             number: bool | int | float = bool(value)

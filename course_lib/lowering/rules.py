@@ -55,6 +55,8 @@ class Operands:
     def element(self, argument: Any, ops: Handler, index: Index) -> Any:
         """An argument as the formula takes it: an element, or a number."""
         if not isinstance(argument, View):
+            if self.round_numbers and isinstance(argument, sizes.Real):
+                raise sizes.NeedsNumbers("a number computed of sizes is rounded to a half first")
             if self.round_numbers and isinstance(argument, float):
                 return torch.tensor(argument, dtype=self.common).item()
             return argument

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import operator
+from collections import Counter
 
 import pytest
+import random_sizes
 import torch
 import torch.nn.functional as F
 from torch.utils._pytree import tree_leaves
@@ -13,6 +15,7 @@ import course_lib as cl
 from course_lib import events, sizes
 from course_lib.bench.models import TinyBlock
 from course_lib.pipeline import Pipeline
+from course_lib.viz.recording.logs import sizes_are_symbols
 
 # From the smallest to what goes in threads and in blocks; primes, equal by chance, and a transposed one
 SHAPES = [(5, 7), (7, 5), (3, 3), (6, 6), (33, 64), (64, 33), (129, 130), (31, 5003), (5003, 31)]
@@ -92,8 +95,8 @@ def test_one_program_serves_all_sizes(name):
     assert len(trace.of(events.KernelsBuilt)) <= 2
 
 
-# torch computes with a size as a float, or looks whether one is 1
-BACKWARD_BY_NUMBERS = {"variance", "padded"}
+# torch's backward asks for plain numbers
+BACKWARD_BY_NUMBERS = {"padded"}
 
 
 @pytest.mark.parametrize("name", PROGRAMS)
@@ -260,3 +263,32 @@ def test_three_ways_to_look_at_a_size():
     # an answer that is a guard from now on
     assert n < m and n.sizes.asked == ["s0 < s1 is True"]
     assert sizes.surely(operator.lt, n, m)
+
+
+def test_the_variance_of_training_computes_with_a_float_of_sizes():
+    compiled = cl.compile(lambda x: x.var(1).sum(), dynamic=True)
+    with cl.record() as trace:
+        for shape in [(3, 5), (4, 7)]:
+            x = torch.randn(shape, requires_grad=True)
+            (got,) = torch.autograd.grad(compiled(x), x)
+            (want,) = torch.autograd.grad(x.var(1).sum(), x)
+            torch.testing.assert_close(got, want)
+    assert not trace.of(events.SizesAreNumbers)
+    backward = trace.of(events.KernelsBuilt)[1].compiled
+    assert "(double)" in backward.source and "s1" in backward.source
+
+
+def test_the_log_says_what_became_of_sizes():
+    trace = compiled_and_run(PROGRAMS["softmax"], [(3, 5), (4, 7)])
+    (known,) = [event.sizes for event in trace.of(events.SizesAreSymbols)]
+    assert known.asked == ["4*s1 <= 131072 is True"]
+    assert sizes_are_symbols(trace.of(events.SizesAreSymbols)[0]) == (
+        "one program for all sizes: s0 (3 in this call), s1 (5 in this call)\n"
+        "guarded, since it must be right: 4*s1 <= 131072 is True"
+    )
+
+
+@pytest.mark.parametrize("seed", [2, 5])
+def test_random_graphs_with_random_sizes(seed):
+    """(`python tests/tools/random_sizes.py` runs as many as you have time for.)"""
+    assert random_sizes.check(seed, Counter()) == []

@@ -60,6 +60,18 @@ def size_guards(event: events.GraphCaptured) -> str:
     return "\n".join(str(guard) for guard in event.result.guards if guard.kind == "sizes")
 
 
+def sizes_are_symbols(event: events.SizesAreSymbols) -> str:
+    """What the back half made of symbolic sizes: one program, and the answers that became guards."""
+    known = event.sizes
+    hints = ", ".join(f"{symbol} ({value} in this call)" for symbol, value in known.hints.items())
+    answers = [f"guarded, since it must be right: {answer}" for answer in known.asked]
+    return "\n".join([f"one program for all sizes: {hints}", *answers])
+
+
+def sizes_are_numbers(event: events.SizesAreNumbers) -> str:
+    return f"a program for each set of sizes: {event.why}"
+
+
 def graph_code(event: events.GraphCaptured) -> str:
     return f"{event.result.graph.code.strip()}\n\n{event.result.head.source}"
 
@@ -133,7 +145,14 @@ LOGS: dict[str, Log] = {
         },
         names_itself=True,
     ),
-    "dynamic": Log("what is assumed about symbolic sizes", {events.GraphCaptured: size_guards}),
+    "dynamic": Log(
+        "what is assumed about symbolic sizes",
+        {
+            events.GraphCaptured: size_guards,
+            events.SizesAreSymbols: sizes_are_symbols,
+            events.SizesAreNumbers: sizes_are_numbers,
+        },
+    ),
     "graph_code": Log(
         "each captured graph as Python, and the head that runs in the frame's place",
         {events.GraphCaptured: graph_code},

@@ -1,0 +1,349 @@
+"""Random graphs with random symbolic sizes, compiled once and run on ten sets of sizes, forward and backward, held against eager.
+
+    python tests/tools/random_sizes.py --start 0 --count 200      (says the seeds that differ)
+
+A seed is a program over two or three inputs. Their dimensions are letters (a, b, c), and a set of sizes gives each letter a number: small
+ones, 0, 1, primes, powers of two, sizes that are equal by chance, some that go in blocks or in threads. Inputs are dense, transposed, or
+every other row of a longer tensor. A program is some steps, each of which is right for any size: arithmetic that broadcasts, reductions,
+softmax, norms, products, views, slices, joins, padding, indices, `arange`, arithmetic with sizes.
+
+All numbers are float64, so that results may differ by rounding alone. The last line says how many programs there were, how many of
+them were compiled in symbols, how many graphs and programs were made in all, and why sizes had to be numbers.
+"""
+
+from __future__ import annotations
+
+import argparse
+import time
+import warnings
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass
+from random import Random
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+
+import course_lib as cl
+from course_lib import events
+from course_lib.runtime import compiler
+
+LETTERS = "abc"
+SIZES = [2, 3, 4, 5, 7, 8, 9, 13, 16, 31, 33, 64]
+RARE = [0, 1, 1, 2, 127, 200]
+LARGE = [300, 4099]
+SETS = 10
+Tensors = list[torch.Tensor]
+Step = Callable[[Tensors], Any]
+
+
+@dataclass(frozen=True)
+class Case:
+    """One program: how its inputs are made, and what it computes."""
+
+    dims: tuple[str, ...]  # For each input the letters of its dimensions
+    layouts: tuple[str, ...]
+    steps: tuple[tuple[str, Any], ...]
+
+    def run(self, *inputs: torch.Tensor) -> Any:
+        """The program itself: each step appends a value; the last ones are the results."""
+        values = list(inputs)
+        for name, numbers in self.steps:
+            values.append(STEPS[name](values, numbers))
+        return tuple(values[max(len(inputs), len(values) - 3) :])
+
+    def __str__(self) -> str:
+        steps = ", ".join(f"{name}{numbers}" for name, numbers in self.steps)
+        return f"{dict(zip(self.dims, self.layouts, strict=True))}: {steps}"
+
+
+def pick(values: Tensors, number: int) -> torch.Tensor:
+    """One of the values so far, rather a late one."""
+    return values[-1 - number % len(values)]
+
+
+def matrix(values: Tensors, number: int) -> torch.Tensor:
+    """One of them that has two dimensions at least."""
+    found = [v for v in values if v.ndim >= 2]
+    return (
+        found[-1 - number % len(found)]
+        if found
+        else pick(values, number)[None].expand(2, *pick(values, number).shape)
+    )
+
+
+def partner(values: Tensors, x: torch.Tensor, number: int) -> torch.Tensor:
+    """A value of the same shape as `x`, or `x` itself."""
+    found = [
+        v
+        for v in values
+        if v.ndim == x.ndim and all(m == n for m, n in zip(v.shape, x.shape, strict=True))
+    ]
+    return found[number % len(found)]
+
+
+def last(x: torch.Tensor) -> torch.Tensor:
+    return x if x.ndim else x[None]
+
+
+def arithmetic(v: Tensors, n: Any) -> torch.Tensor:
+    x = pick(v, n[0])
+    y = partner(v, x, n[1])
+    return [x + y, x * y, x - 2 * y, torch.maximum(x, y)][n[1] % 4]
+
+
+def function(v: Tensors, n: Any) -> torch.Tensor:
+    x = pick(v, n[0])
+    return [x.sin, x.tanh, x.sigmoid, lambda: F.gelu(x), lambda: x * 0.5 + 1, x.relu][n[1] % 6]()
+
+
+def reduce(v: Tensors, n: Any) -> torch.Tensor:
+    x, keep = last(pick(v, n[0])), bool(n[1] % 2)
+    dim = n[2] % x.ndim
+    return [x.sum, x.mean, x.sum][n[1] % 3](dim, keepdim=keep)
+
+
+def best(v: Tensors, n: Any) -> torch.Tensor:
+    x = last(pick(v, n[0]))
+    return x.amax(n[1] % x.ndim, keepdim=True) + x
+
+
+def softmax(v: Tensors, n: Any) -> torch.Tensor:
+    x = last(pick(v, n[0]))
+    return torch.softmax(x, n[1] % x.ndim)
+
+
+def norm(v: Tensors, n: Any) -> torch.Tensor:
+    x = last(pick(v, n[0]))
+    return F.layer_norm(x, (x.shape[-1],)) if n[1] % 2 else F.normalize(x, dim=-1)
+
+
+def product(v: Tensors, n: Any) -> torch.Tensor:
+    x = matrix(v, n[0])
+    y = x.sin().transpose(-1, -2)
+    return (x @ y) / x.shape[-1] if n[1] % 2 else y @ x
+
+
+def view(v: Tensors, n: Any) -> torch.Tensor:
+    x = matrix(v, n[0])
+    if n[1] % 4 == 0:
+        return x.transpose(-1, -2)
+    if n[1] % 4 == 1:
+        return x.reshape(-1)
+    if n[1] % 4 == 2:
+        return x.unsqueeze(n[2] % x.ndim)
+    return x.flatten(0, 1)
+
+
+def part(v: Tensors, n: Any) -> torch.Tensor:
+    x = last(pick(v, n[0]))
+    ways = [
+        lambda: x[..., 1:],
+        lambda: x[..., :-1],
+        lambda: x[: (x.shape[0] + 1) // 2],
+        lambda: x.flip(0),
+        lambda: x[::2],
+        lambda: x[..., -1],
+    ]
+    return ways[n[1] % 6]()
+
+
+def join(v: Tensors, n: Any) -> torch.Tensor:
+    x = last(pick(v, n[0]))
+    y = partner(v, x, n[1])
+    return torch.cat([x, y.cos()], n[2] % x.ndim) if n[1] % 2 else torch.stack([x, y])
+
+
+def pad(v: Tensors, n: Any) -> torch.Tensor:
+    return F.pad(last(pick(v, n[0])), (n[1] % 3, n[2] % 2), value=0.5)
+
+
+def count(v: Tensors, n: Any) -> torch.Tensor:
+    x = last(pick(v, n[0]))
+    place = torch.arange(x.shape[-1], dtype=torch.float64)
+    return [
+        x + place,
+        x * x.shape[0],
+        x / (x.numel() + 1),
+        torch.where(place > x.shape[-1] // 2, x, 0.0),
+    ][n[1] % 4]
+
+
+def broadcast(v: Tensors, n: Any) -> torch.Tensor:
+    x = last(pick(v, n[0]))
+    return x.sum(-1, keepdim=True) * x - x.mean(0, keepdim=True)
+
+
+def look_up(v: Tensors, n: Any) -> torch.Tensor:
+    x = last(pick(v, n[0]))
+    places = torch.arange(x.shape[0] - 1, -1, -1)
+    return x[places] if n[1] % 2 else x.index_select(0, places)
+
+
+def triangle(v: Tensors, n: Any) -> torch.Tensor:
+    x = matrix(v, n[0])
+    return x.tril(n[1] % 2) if n[2] % 2 else x.triu()
+
+
+def write(v: Tensors, n: Any) -> torch.Tensor:
+    y = last(pick(v, n[0])) * 1
+    if n[1] % 2:
+        y.mul_(2)
+    else:
+        y[..., :1] = 3
+    return y
+
+
+def total(v: Tensors, n: Any) -> torch.Tensor:
+    return pick(v, n[0]).cumsum(0) if pick(v, n[0]).ndim else pick(v, n[0])
+
+
+STEPS: dict[str, Callable[[Tensors, Any], torch.Tensor]] = {
+    each.__name__: each
+    for each in (
+        *(arithmetic, function, reduce, best, softmax, norm, product, view, part, join, pad),
+        *(count, broadcast, look_up, triangle, write, total),
+    )
+}  # fmt: skip
+
+
+def case_of(seed: int) -> Case:
+    """The program of a seed."""
+    draw = Random(seed)
+    dims = tuple(
+        "".join(draw.choice(LETTERS) for _ in range(draw.choice([1, 2, 2, 2, 3])))
+        for _ in range(draw.choice([1, 2, 3]))
+    )
+    layouts = tuple(draw.choice(["dense", "dense", "transposed", "strided"]) for _ in dims)
+    steps = tuple(
+        (
+            draw.choice([*STEPS, "arithmetic", "function"]),
+            tuple(draw.randrange(12) for _ in range(3)),
+        )
+        for _ in range(draw.randrange(2, 8))
+    )
+    return Case(dims, layouts, steps)
+
+
+def sizes_of(seed: int, number: int) -> dict[str, int]:
+    """The numbers of the letters in one set of sizes."""
+    draw = Random(f"{seed} {number}")
+    pool = RARE if number % 4 == 3 else SIZES
+    sizes = {letter: draw.choice(pool) for letter in LETTERS}
+    if number % 5 == 4:
+        sizes[draw.choice(LETTERS)] = draw.choice(LARGE)
+    if number % 3 == 2:
+        sizes["b"] = sizes["a"]
+    return sizes
+
+
+def inputs_of(case: Case, sizes: dict[str, int], seed: int) -> Tensors:
+    """The inputs for one set of sizes."""
+    generator = torch.Generator().manual_seed(seed)
+    found = []
+    for letters, layout in zip(case.dims, case.layouts, strict=True):
+        shape = [
+            min(sizes[letter], 40) if n > 1 else sizes[letter] for n, letter in enumerate(letters)
+        ]
+        if layout == "strided":
+            x = torch.randn([2 * shape[0], *shape[1:]], generator=generator, dtype=torch.float64)[
+                ::2
+            ]
+        elif layout == "transposed":
+            x = torch.randn(shape[::-1], generator=generator, dtype=torch.float64).permute(
+                *range(len(shape))[::-1]
+            )
+        else:
+            x = torch.randn(shape, generator=generator, dtype=torch.float64)
+        found.append(x)
+    return found
+
+
+def outcome(program: Any, inputs: Tensors, train: bool) -> Any:
+    """Results and gradients, or the type of the error."""
+    leaves = [
+        x.detach().as_strided(x.shape, x.stride(), x.storage_offset()).requires_grad_(train)
+        for x in inputs
+    ]
+    try:
+        with torch.set_grad_enabled(train):
+            results = program(*leaves)
+            wanted = [t for t in results if t.requires_grad]
+            if train and wanted:
+                sum((t * t.detach().cos()).sum() for t in wanted).backward()
+    except Exception as error:
+        return error
+    return [t.detach() for t in results], [x.grad for x in leaves]
+
+
+def difference(got: Any, want: Any) -> str:
+    """What differs, in words; empty if nothing does."""
+    if isinstance(got, Exception) or isinstance(want, Exception):
+        return "" if type(got) is type(want) else f"{want!r:.200} / {got!r:.400}"
+    try:
+        torch.testing.assert_close(got, want, rtol=1e-6, atol=1e-7, equal_nan=True)
+    except AssertionError as error:
+        return str(error)[:300]
+    for ours, theirs in zip([*got[0], *got[1]], [*want[0], *want[1]], strict=True):
+        if ours is None:
+            continue
+        of_dims = zip(theirs.shape, ours.stride(), theirs.stride(), strict=True)
+        if theirs.numel() and any(a != b for n, a, b in of_dims if n > 1):
+            return f"strides {ours.stride()} instead of {theirs.stride()} of {tuple(theirs.shape)}"
+    return ""
+
+
+def check(seed: int, said: Counter[str]) -> list[str]:
+    """The differences of one seed."""
+    case, train = case_of(seed), seed % 2 == 1
+    cl.reset()
+    compiled = cl.compile(case.run, dynamic=True)
+    found = []
+    with cl.record() as trace:
+        for number in range(SETS):
+            sizes = sizes_of(seed, number)
+            inputs = inputs_of(case, sizes, number)
+            want = outcome(case.run, inputs, train)
+            if isinstance(want, Exception) and number == 0:
+                said["raises in eager"] += 1
+                return []
+            wrong = difference(outcome(compiled, inputs, train), want)
+            if wrong:
+                found.append(f"{sizes}: {wrong}")
+
+    said["programs"] += 1
+    said["graphs"] += len(trace.of(events.GraphCaptured))
+    said["built"] += len(trace.of(events.KernelsBuilt))
+    why = {event.why for event in trace.of(events.SizesAreNumbers)}
+    said["in symbols"] += not why
+    said.update(f"numbers: {each}" for each in why)
+    return found
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--start", type=int, default=0)
+    parser.add_argument("--count", type=int, default=100)
+    parser.add_argument("--minutes", type=float, default=1e9)
+    parser.add_argument(
+        "--flags", default="-O0", help="how C++ is optimised: -O0 is quickest, -O3 what users get"
+    )
+    options = parser.parse_args()
+    compiler.FLAGS = tuple(options.flags if flag == "-O3" else flag for flag in compiler.FLAGS)
+    warnings.simplefilter("ignore")
+    cl.config.recompile_limit = 100
+
+    said: Counter[str] = Counter()
+    until = time.monotonic() + 60 * options.minutes
+    for seed in range(options.start, options.start + options.count):
+        if time.monotonic() > until:
+            break
+        for problem in check(seed, said):
+            said["DIFFERENT"] += 1
+            print(f"seed {seed}: {case_of(seed)}\n    {problem}", flush=True)
+    print(*(f"{count:6} {what}" for what, count in said.most_common()), sep="\n")
+
+
+if __name__ == "__main__":
+    main()
