@@ -13,7 +13,13 @@ from typing import TYPE_CHECKING, Any
 from course_lib import config, events, versions
 
 if TYPE_CHECKING:
-    from course_lib.backends import list_backends, list_mode_options, list_options
+    from course_lib.backends import (
+        get_default_backend,
+        list_backends,
+        list_mode_options,
+        list_options,
+        set_default_backend,
+    )
     from course_lib.capture import Interpreter, Unsupported
     from course_lib.capture.user import (
         allow_in_graph,
@@ -35,13 +41,14 @@ __version__ = "0.1.0"
 
 __all__ = [
     "Interpreter", "Pipeline", "Unsupported", "allow_in_graph", "capturing", "compile", "config", "disable",
-    "disallow_in_graph", "explain", "explore", "graph_break", "is_compiling", "list_backends", "list_mode_options",
-    "list_options", "mark_dynamic", "maybe_mark_dynamic", "mirror", "record", "reset", "set_logs", "simulate_gpu",
+    "disallow_in_graph", "explain", "explore", "get_default_backend", "graph_break", "is_compiling", "list_backends",
+    "list_mode_options", "list_options", "mark_dynamic", "maybe_mark_dynamic", "mirror", "record", "reset",
+    "set_default_backend", "set_logs", "simulate_gpu",
 ]  # fmt: skip
 
 
 _COMPILER = {
-    "backends": ("list_backends", "list_mode_options", "list_options"),
+    "backends": ("get_default_backend", "list_backends", "list_mode_options", "list_options", "set_default_backend"),
     "capture": ("Interpreter", "Unsupported"),
     "capture.user": ("allow_in_graph", "disable", "disallow_in_graph", "graph_break", "is_compiling", "mark_dynamic",
                      "maybe_mark_dynamic"),

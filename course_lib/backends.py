@@ -109,20 +109,53 @@ BACKENDS: dict[str, NamedBackend] = {
 }
 
 
+_default: str | Backend = "inductor"
+
+
+def set_default_backend(backend: str | Backend | None) -> None:
+    """The backend of each later `compile` that names none. None: "inductor" again.
+
+    Raises ValueError for a name that there is not, and for what cannot be called.
+    In PyTorch (2.13 and later): `torch/compiler/__init__.py`, `set_default_backend`.
+    """
+    global _default
+    if backend is None:
+        backend = "inductor"
+    check_backend(backend)
+    _default = backend
+
+
+def get_default_backend() -> str | Backend:
+    """The backend of a `compile` that names none."""
+    return _default
+
+
+def check_backend(backend: str | Backend) -> None:
+    """Raise ValueError, with what there is, for what is no backend."""
+    if isinstance(backend, str) and backend not in BACKENDS:
+        raise ValueError(
+            f"there is no backend '{backend}'; there are {', '.join(list_backends())}, or pass a callable"
+        )
+    if not isinstance(backend, str) and not callable(backend):
+        raise ValueError(f"backend must be a name or a callable, got {type(backend).__name__}")
+
+
 # ---- what the arguments of `compile` ask for ------------------------------------------------------------------------
 
 
 def find(
-    backend: str | Backend, mode: str | None, options: dict[str, Any] | None, pipeline: Pipeline
+    backend: str | Backend | None,
+    mode: str | None,
+    options: dict[str, Any] | None,
+    pipeline: Pipeline,
 ) -> Backend:
     """The backend that the arguments of `compile` ask for. Raises ValueError with what there is."""
     chosen = chosen_options(mode, options)
+    if backend is None:
+        backend = _default
+    check_backend(backend)
     if not isinstance(backend, str):
         return users_own(backend)
-    if backend not in BACKENDS:
-        raise ValueError(
-            f"there is no backend '{backend}'; there are {', '.join(list_backends())}, or pass a callable"
-        )
 
     stages = with_options(pipeline, chosen)
     named = BACKENDS[backend]
@@ -155,8 +188,6 @@ def chosen_options(mode: str | None, options: dict[str, Any] | None) -> dict[str
 
 def users_own(backend: Backend) -> Backend:
     """A callable that the user gives. What the graph switches is switched back behind it."""
-    if not callable(backend):
-        raise ValueError(f"backend must be a name or a callable, got {type(backend).__name__}")
 
     def run(gm: fx.GraphModule, inputs: Inputs) -> Callable[..., Any]:
         return autograd.restoring(backend(gm, inputs), gm)

@@ -29,7 +29,7 @@ from course_lib.frames.resume import NEVER_CAPTURED
 from course_lib.giving_up import HINT, AtLimit, has_work
 from course_lib.guards import Check
 from course_lib.pipeline import Pipeline, apart_from_hooks
-from course_lib.trace_rules import TORCH_COMPILE, is_skipped
+from course_lib.trace_rules import is_skipped, runs_unwatched
 
 ASK_AGAIN = None
 """An answer to the hook: run this frame as it is, and ask about the next one."""
@@ -63,6 +63,9 @@ class Compiler:
     pipeline: Pipeline
     fullgraph: bool = False
     dynamic: bool | None = None
+    # Entries that one code object may hold; None: `config.recompile_limit`, as it is at that moment
+    own_limit: int | None = None
+    name: str | None = None  # What the user calls this compile: messages say it
 
     def __post_init__(self) -> None:
         with config.collector_paused(importing=True):
@@ -85,7 +88,7 @@ class Compiler:
     def convert(self, frame: Frame) -> Answer:
         """Compile the frame, or say why not."""
         code = frame.code
-        if code.co_filename.startswith(TORCH_COMPILE):  # what it compiles is its own matter
+        if runs_unwatched(code):
             return always, as_it_is
         if is_skipped(code) or number(code) in NEVER_CAPTURED:
             return SKIP
@@ -97,7 +100,7 @@ class Compiler:
         tell_failures(frame, state)
 
         try:
-            if state.entries and len(state.entries) >= config.recompile_limit:
+            if state.entries and len(state.entries) >= self.recompile_limit:
                 return self.at_limit(frame, state)
             result = self.capture(frame, state)
         except Unsupported as problem:
@@ -146,16 +149,23 @@ class Compiler:
             events.emit(events.Recompiled(name, len(state.entries)))
         return check.function, head
 
+    @property
+    def recompile_limit(self) -> int:
+        """How many entries a code object may hold: this compile's own limit, else the one for all."""
+        return config.recompile_limit if self.own_limit is None else self.own_limit
+
     def at_limit(self, frame: Frame, state: CodeState) -> Answer:
         """No more entries for this code: calls that fit none run in eager. The old entries stay."""
         code = frame.code
         last = state.entries[-1].check.first_failure(frame.func, *frame.locals.values())
+        named = f" of the compile named {self.name!r}" if self.name else ""
         why = (
-            f"{code.co_qualname} ({frame.where}) reached the recompile limit "
-            f"({config.recompile_limit}); last failure: {last}"
+            f"{code.co_qualname} ({frame.where}) reached the recompile limit{named} "
+            f"({self.recompile_limit}); last failure: {last}"
         )
         if self.fullgraph:
-            hint = "make the changing value a tensor, or raise cl.config.recompile_limit"
+            where = "cl.config.recompile_limit" if self.own_limit is None else "recompile_limit="
+            hint = f"make the changing value a tensor, or raise {where}"
             raise Unsupported(why, hint)
 
         events.emit(events.FellBack(code.co_qualname, why))
@@ -273,10 +283,14 @@ def compile(
     *,
     fullgraph: bool = False,
     dynamic: bool | None = None,
-    backend: str | backends.Backend = "inductor",
+    backend: str | backends.Backend | None = None,
     mode: str | None = None,
     options: dict[str, Any] | None = None,
+    name: str | None = None,
     disable: bool = False,
+    recompile_limit: int | None = None,
+    isolate_recompiles: bool = False,
+    dynamic_shapes: Any = None,
     pipeline: Pipeline | None = None,
 ) -> Any:
     """Compile a function, method or `nn.Module`; without a model, a decorator. Arguments as in `torch.compile`:
@@ -284,12 +298,19 @@ def compile(
     fullgraph: raise `Unsupported` where the graph would have to end, instead of going on behind it.
     dynamic: None: a size that changes becomes symbolic; True: every size is, from the start; False: each size compiles anew.
     backend: "eager", "aot_eager", "inductor", "torch_inductor", or a callable (graph, example_inputs) → callable.
+        None: what `set_default_backend` chose, at first "inductor".
     mode: one of `list_mode_options()`. options: see `list_options()`. Not both.
+    name: what messages about this compile call it.
     disable: give the model back as it is.
+    recompile_limit: how many entries a code object may hold here. None: `cl.config.recompile_limit`.
+    isolate_recompiles: torch shares entries and their limit among all compiles of one function, unless this is True. Here
+        each `compile` always has entries and a limit of its own, so both values mean the same.
+    dynamic_shapes: torch's description of sizes by parameter (2.14 and later). It makes sizes that nobody knows while
+        compiling. There are none here: anything but None is refused.
     pipeline: your own stages (backend "inductor").
 
-    Raises ValueError for an unknown backend, mode or option, and TypeError for what cannot be called. Nothing is compiled
-    before the first call. In PyTorch: `torch/__init__.py`, `compile`.
+    Raises ValueError for an unknown backend, mode or option, for a limit below 1 and for `dynamic_shapes`, and TypeError for
+    what cannot be called. Nothing is compiled before the first call. In PyTorch: `torch/__init__.py`, `compile`.
     """
     if model is None:
         return functools.partial(
@@ -299,23 +320,46 @@ def compile(
             backend=backend,
             mode=mode,
             options=options,
+            name=name,
             disable=disable,
+            recompile_limit=recompile_limit,
+            isolate_recompiles=isolate_recompiles,
+            dynamic_shapes=dynamic_shapes,
             pipeline=pipeline,
         )
     if not callable(model):
         raise TypeError(f"compile expects a function or an nn.Module, got {type(model).__name__}")
     if dynamic not in (None, True, False):
         raise ValueError(f"dynamic must be None, True or False, got {dynamic!r}")
+    check_limit(recompile_limit)
+    refuse_dynamic_shapes(dynamic_shapes)
 
     pipeline = pipeline or Pipeline()
     chosen = backends.find(backend, mode, options, pipeline)
     if disable:
         return model
 
-    compiler = Compiler(chosen, pipeline, fullgraph, dynamic)
+    compiler = Compiler(chosen, pipeline, fullgraph, dynamic, recompile_limit, name)
     if isinstance(model, torch.nn.Module):
         return compiled_module(model, compiler)
     return compiled_function(model, compiler)
+
+
+def check_limit(limit: int | None) -> None:
+    """Raise ValueError where `limit` is no number of entries."""
+    if limit is None:
+        return
+    if not isinstance(limit, int) or isinstance(limit, bool) or limit < 1:
+        raise ValueError(f"recompile_limit must be None or a whole number from 1 on, got {limit!r}")
+
+
+def refuse_dynamic_shapes(shapes: Any) -> None:
+    """Raise ValueError where sizes are described as torch's `dynamic_shapes` (in 2.13: `shapes_spec`) does it."""
+    if shapes is not None:
+        raise ValueError(
+            "dynamic_shapes is not supported: it asks for sizes that are unknown while compiling. "
+            "Use cl.mark_dynamic(tensor, dim) or dynamic=True"
+        )
 
 
 @contextlib.contextmanager

@@ -42,6 +42,8 @@ TOOLS = {
 """Installed packages that run below a user's call (a `print` in a notebook does) and have no tensor code."""
 TORCH_COMPILE = os.path.join(folder_of(torch.__file__), "_dynamo", "")
 """The folder of torch.compile, which may compile functions of the same program."""
+IMPORT = "<frozen importlib._bootstrap>", "_find_and_load"
+"""The file and the name of Python's function below which a module is imported: it runs the module's code."""
 LIBRARIES = tuple(folder_of(path) for path in (torch.__file__, np.__file__, __file__))
 WRITTEN = ("<frozen ", "<course_lib ")
 """How the names of files begin that are none: of Python's own modules, and of code that this library writes."""
@@ -79,6 +81,17 @@ def called(function: Callable[..., Any]) -> Callable[..., Any]:
 
 CALLS = called(len).__code__
 """The one function of this library that is captured."""
+
+
+def runs_unwatched(code: CodeType) -> bool:
+    """Is this frame left alone, with all frames that it calls?
+
+    What torch.compile compiles is its own matter. The functions that a module calls while it is imported run once, and with
+    values that are half made: nothing would be won.
+    """
+    if (code.co_filename, code.co_name) == IMPORT:
+        return True
+    return code.co_filename.startswith(TORCH_COMPILE)
 
 
 def is_skipped(code: CodeType) -> bool:

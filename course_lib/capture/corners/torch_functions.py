@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 import torch._refs
 import torch.utils.checkpoint
+from torch._higher_order_ops.invoke_subgraph import invoke_subgraph_placeholder
 
 from course_lib import frames
 from course_lib.capture import attributes
@@ -66,6 +67,20 @@ FUNCTIONS |= {
 FUNCTIONS |= {
     function: recorded(function) for function in (torch.autograd.grad, torch.nn.Parameter, *STATE)
 }
+
+
+# ---- regions -----------------------------------------------------------------------------------------
+
+
+def follow_region(it: Machine, function: Any, *args: Any, **kwargs: Any) -> Any:
+    """A function below `torch.compiler.nested_compile_region`: followed like any other, into this graph.
+
+    torch keeps one graph of the region for all its calls, which shortens the compile; the results are the same.
+    """
+    return it.call(function, *args, **kwargs)
+
+
+FUNCTIONS[invoke_subgraph_placeholder] = follow_region
 
 
 # ---- conditions --------------------------------------------------------------------------------------

@@ -20,11 +20,20 @@ def is_slot(found: Any) -> bool:
 
 
 def slots(cls: type) -> list[str]:
-    """The attributes that instances have a fixed place for."""
+    """The attributes that instances have a fixed place for.
+
+    A subclass may hide the place behind an attribute of its own (`p = 0`): `instance.p` is then the class's and cannot be set.
+    """
     names = []
+    nearer: set[str] = set()  # what classes have that are asked before this one
     for base in cls.__mro__:
         if base.__flags__ & HEAP_TYPE or issubclass(base, (Exception, types.CellType)):
-            names += [name for name, found in base.__dict__.items() if is_slot(found)]
+            names += [
+                name
+                for name, found in base.__dict__.items()
+                if name not in nearer and is_slot(found)
+            ]
+        nearer.update(base.__dict__)
     return [name for name in names if name not in LAYOUT]
 
 
