@@ -91,6 +91,14 @@ def test_the_sum_of_all_lessons_is_right():
     assert f"The whole course is {sum(int(line[1]) for line in LESSONS.values())} minutes" in GUIDE
 
 
+@pytest.mark.parametrize("number", WRITTEN)
+def test_the_readme_says_the_same_minutes(number):
+    readme = (ROOT / "README.md").read_text(encoding="utf-8")
+    lesson, exercises = LESSONS[number][1:3]
+    said = lesson if exercises == "–" else f"{lesson} + {exercises}"
+    assert re.search(rf"(?m)^\| \*\*{number} [^*]+\*\* \| {re.escape(said)} \|", readme)
+
+
 @pytest.mark.parametrize("plan", PLANS)
 def test_a_plan_adds_up_and_each_part_takes_its_share_of_the_lesson(plan):
     lines = rows(section(plan))
