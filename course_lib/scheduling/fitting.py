@@ -268,7 +268,12 @@ def assemble(pieces: list[Piece], a: Group, b: Group, leader: int) -> Group:
     positions = tuple(position for position, _ in placed)
     members = tuple(member for _, member in placed)
     nodes = tuple(member.node for member in members)
-    return Group(a.usage, positions, nodes, tuple(loops), members)
+    both = Group(a.usage, positions, nodes, tuple(loops), members)
+
+    # What both touch is known without a look at each access.
+    both.writes = a.writes | b.writes
+    both.reads = (a.reads | b.reads) - both.writes
+    return both
 
 
 def in_new_symbols(

@@ -183,10 +183,15 @@ def neighbours(both: Group, group: Group) -> set[sympy.Symbol]:
 
 def not_too_long(producer: Group, consumer: Group, shared: Buffers) -> str | None:
     """C++ compilers take very long over very long functions."""
-    steps = len(producer.nodes) + len(consumer.nodes)
-    if steps > MANY_STEPS:
+    if is_too_long(producer, consumer):
+        steps = len(producer.nodes) + len(consumer.nodes)
         return f"{steps} steps are too many for one kernel"
     return None
+
+
+def is_too_long(a: Group, b: Group) -> bool:
+    """True if one kernel of both would have too many steps, whatever else may be said about them."""
+    return len(a.nodes) + len(b.nodes) > MANY_STEPS
 
 
 LEGAL: tuple[FusionRule, ...] = (

@@ -21,7 +21,15 @@ from course_lib.lowering.ir import ExternKernel, Index, Inline, LoopGraph, Node
 from course_lib.lowering.ops import Handler, Value
 from course_lib.scheduling.dependencies import Access, Body, read_names, record_all
 from course_lib.scheduling.fitting import fit, join
-from course_lib.scheduling.fusion import LEGAL, Fuse, No, can_fuse, human_bytes, is_small
+from course_lib.scheduling.fusion import (
+    LEGAL,
+    Fuse,
+    No,
+    can_fuse,
+    human_bytes,
+    is_small,
+    is_too_long,
+)
 from course_lib.scheduling.groups import Group, Member, Usage, start, to_kernel
 from course_lib.scheduling.kernel import FusedKernel, Kernel
 from course_lib.scheduling.order import Order
@@ -234,6 +242,11 @@ class Fusion:
         self.done: list[Decision] = []
 
     @property
+    def has_own_rules(self) -> bool:
+        """Is it ours that decides? What another `can_fuse` decides is not improved upon."""
+        return self.can_fuse is can_fuse
+
+    @property
     def groups(self) -> list[Group]:
         """Those that there are now."""
         return list(self.slots.values())
@@ -254,7 +267,8 @@ class Fusion:
         queue = []
         for a, b in self.pairs():
             # What could not be one in the round before cannot be now, either.
-            if (a, b) not in self.answers:
+            is_open = (a, b) not in self.answers
+            if is_open and not (self.has_own_rules and is_too_long(a, b)):
                 queue.append(Candidate(-most(a, b), False, a.positions, b.positions, a, b))
         heapify(queue)
 
@@ -345,7 +359,7 @@ class Fusion:
     def opinion(self, a: Group, b: Group) -> Fuse | No:
         """What `can_fuse` says. A learner's own may say yes to what is not legal."""
         answer = self.can_fuse(a, b)
-        if isinstance(answer, Fuse) and self.can_fuse is not can_fuse:
+        if isinstance(answer, Fuse) and not self.has_own_rules:
             legal = can_fuse(a, b, LEGAL)
             if isinstance(legal, No):
                 return legal
@@ -380,8 +394,7 @@ class Fusion:
         if found:
             return found
 
-        # What another `can_fuse` decided is not improved upon.
-        if self.can_fuse is can_fuse:
+        if self.has_own_rules:
             for group in self.groups:
                 for member in group.members:
                     found += self.to_remake(group, member)
