@@ -149,6 +149,9 @@ class Pipeline:
                 return self.compile_in_symbols(gm, codegen, differentiate)
             except sizes.NeedsNumbers as problem:
                 why = str(problem)
+            except Exception as problem:
+                # A fault of ours with formulas (or a compiler that is missing, which the other way tells) stops no program.
+                why = f"{type(problem).__name__}: {problem}"
         events.emit(events.SizesAreNumbers(why))
 
         numbers = frozenset(size for size in sizes_of(gm) if isinstance(size, int))

@@ -14,8 +14,10 @@ from torch.utils._pytree import tree_leaves
 import course_lib as cl
 from course_lib import events, sizes
 from course_lib.bench.models import TinyBlock
+from course_lib.lowering.ir import Buffer
 from course_lib.pipeline import Pipeline
 from course_lib.viz.recording.logs import sizes_are_symbols
+from course_lib.viz.report.page import report
 
 # From the smallest to what goes in threads and in blocks; primes, equal by chance, and a transposed one
 SHAPES = [(5, 7), (7, 5), (3, 3), (6, 6), (33, 64), (64, 33), (129, 130), (31, 5003), (5003, 31)]
@@ -292,3 +294,20 @@ def test_the_log_says_what_became_of_sizes():
 def test_random_graphs_with_random_sizes(seed):
     """(`python tests/tools/random_sizes.py` runs as many as you have time for.)"""
     assert random_sizes.check(seed, Counter()) == []
+
+
+def test_a_fault_with_formulas_stops_no_program(monkeypatch):
+    def lies_like(self, other):
+        if sizes.current() is not None:
+            raise TypeError("cannot determine truth value of Relational")
+        return (self.dtype, self.shape, self.stride) == (other.dtype, other.shape, other.stride)
+
+    monkeypatch.setattr(Buffer, "lies_like", lies_like)
+    trace = compiled_and_run(lambda x: x.mean(1), [(3, 5), (4, 7)])
+    assert "cannot determine truth value" in trace.of(events.SizesAreNumbers)[0].why
+
+
+def test_pictures_and_the_report_show_symbols():
+    trace = compiled_and_run(PROGRAMS["softmax"], [(3, 5), (4, 7)])
+    assert "s0" in str(trace.loops())
+    assert "j + i*s1" in report(trace)
