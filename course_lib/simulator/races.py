@@ -37,8 +37,8 @@ class Table:
 
 def find(watch: Watch) -> list[str]:
     """The sentences: at most one for each pair of lines."""
-    accesses = watch.accesses
-    if not any(access.kind == "write" for access in accesses):
+    accesses = meeting(watch.accesses)
+    if not accesses:
         return []
     table = columns(accesses)
     if table is None:
@@ -56,6 +56,32 @@ def find(watch: Watch) -> list[str]:
     return list(sentences.values())
 
 
+def meeting(accesses: list[Access]) -> list[Access]:
+    """Those that may race at all: stores with an address twice, and what lies in one stretch of memory with another program's.
+
+    Most kernels have none: each program writes a stretch of its own."""
+    kept = [access for access in accesses if access.repeated]
+    stretch: list[Access] = []
+    end = -1
+    for access in sorted(accesses, key=lambda access: access.low):
+        if access.low > end:
+            kept += those_of_several_programs(stretch)
+            stretch = []
+        stretch.append(access)
+        end = max(end, access.high)
+    kept += those_of_several_programs(stretch)
+
+    wanted = {id(access) for access in kept}
+    return [access for access in accesses if id(access) in wanted]
+
+
+def those_of_several_programs(stretch: list[Access]) -> list[Access]:
+    """All of them, if there are several programs and one of them writes."""
+    several = len({access.program for access in stretch}) > 1
+    written = any(access.kind == "write" for access in stretch)
+    return stretch if several and written else []
+
+
 def columns(accesses: list[Access]) -> Table | None:
     """One row for each lane of each access; only addresses that someone writes and that come more than once."""
     written = np.unique(np.concatenate([a.addresses for a in accesses if a.kind == "write"]))
@@ -65,7 +91,9 @@ def columns(accesses: list[Access]) -> Table | None:
         place = np.minimum(np.searchsorted(written, addresses), written.size - 1)
         kept = np.flatnonzero(written[place] == addresses)
         lanes = kept if access.lanes is None else access.lanes[kept]
-        values = np.zeros(kept.size, np.uint64) if access.values is None else access.values[kept]
+        values = (
+            np.zeros(kept.size, np.uint64) if access.values is None else bits(access.values[kept])
+        )
         rows.append((np.full(kept.size, position), addresses[kept], lanes, values))
 
     number, address, lane, value = (np.concatenate(column) for column in zip(*rows, strict=True))
@@ -78,6 +106,11 @@ def columns(accesses: list[Access]) -> Table | None:
     programs = np.array([access.program for access in accesses])[number]
     start = np.flatnonzero(np.r_[True, address[1:] != address[:-1]])
     return Table(number, address, programs, lane, value, kinds == "write", kinds == "atomic", start)
+
+
+def bits(stored: Any) -> Any:
+    """What was stored, as unsigned integers: NaN is equal to itself here."""
+    return np.ascontiguousarray(stored).view(f"u{stored.itemsize}").astype(np.uint64)
 
 
 def suspected(table: Table, watch: Watch) -> Any:

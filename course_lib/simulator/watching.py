@@ -68,8 +68,12 @@ class Access:
     addresses: Any
     lanes: Any
     shape: tuple[int, ...]
-    # The bits that were stored, as unsigned integers
+    low: int
+    high: int
+    # What was stored
     values: Any = None
+    # May an address come twice in this one store?
+    repeated: bool = False
     # How many atomics this program had done before
     atomics_before: int = 0
 
@@ -226,13 +230,17 @@ class Watch:
         if kind == "atomic":
             self.atomics[number] = before + 1
 
-        bits = None
+        stored = None
+        repeated = False
         if values is not None and kind == "write":
             stored = np.broadcast_to(values.data, lanes.shape)
             stored = stored.reshape(-1) if places is None else stored.reshape(-1)[places]
-            bits = np.ascontiguousarray(stored).view(f"u{stored.itemsize}").astype(np.uint64)
+            repeated = not bool((active[1:] > active[:-1]).all())
+        low, high = int(active.min()), int(active.max())
         self.accesses.append(
-            Access(kind, line, number, active.copy(), places, lanes.shape, bits, before)
+            Access(
+                kind, line, number, active, places, lanes.shape, low, high, stored, repeated, before
+            )
         )
 
 
