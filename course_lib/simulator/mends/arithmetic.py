@@ -17,7 +17,7 @@ import triton.language as tl
 from triton.runtime import interpreter
 
 from course_lib.simulator import formats
-from course_lib.simulator.mends.table import mend, override
+from course_lib.simulator.mends.table import mend, override, stated
 from course_lib.simulator.settings import settings
 
 Handle = interpreter.TensorHandle
@@ -36,6 +36,10 @@ WRITE: dict[Any, Callable[..., Any]] = {
     tl.float8e5: formats.E5M2.bits,
 }
 """The same dtypes: float32 as its bits."""
+
+
+ONE_BIT: dict[Any, Any] = {np.add: np.logical_xor, np.subtract: np.logical_xor}
+"""In one bit, 1 + 1 is 0."""
 
 
 def numbers(handle: Any) -> Any:
@@ -67,6 +71,8 @@ def compute_with_numbers() -> None:
         if dtype in READ:
             return handle_of(np.asarray(op(numbers(lhs), numbers(rhs))), dtype)
 
+        if lhs.data.dtype == np.bool_:
+            op = ONE_BIT.get(op, op)
         output = op(lhs.data, rhs.data)
         if output.dtype == np.bool_ and dtype != tl.int1:
             return Handle(output, tl.int1)
@@ -96,17 +102,7 @@ def compute_with_numbers() -> None:
     )
 
 
-@mend("one bit", "`flag + flag` of two bools is `or`; in one bit it is 0")
-def add_bits() -> None:
-    def create_add(self: Any, lhs: Any, rhs: Any) -> Any:
-        op = np.logical_xor if lhs.data.dtype == np.bool_ else np.add
-        return self.binary_op(lhs, rhs, op)
-
-    def create_sub(self: Any, lhs: Any, rhs: Any) -> Any:
-        op = np.logical_xor if lhs.data.dtype == np.bool_ else np.subtract
-        return self.binary_op(lhs, rhs, op)
-
-    override(Builder, create_add=create_add, create_sub=create_sub)
+stated("one bit", "`flag + flag` of two bools is `or`; in one bit it is 0", last=(3, 8))
 
 
 @mend("all ones", "`~x` of an unsigned block fails with NumPy 2 (OverflowError)", last=(3, 8))
@@ -119,7 +115,7 @@ def all_ones() -> None:
     override(Builder, get_all_ones_value=get_all_ones_value)
 
 
-@mend("fma", "`tl.fma` is rounded twice", last=(3, 8))
+@mend("fma", "`tl.fma` is rounded twice (3.6 to 3.8), and of bfloat16 it takes the bits")
 def round_fma_once() -> None:
     def create_fma(self: Any, x: Any, y: Any, z: Any) -> Any:
         return handle_of(formats.fused(numbers(x), numbers(y), numbers(z)), z.dtype.scalar)

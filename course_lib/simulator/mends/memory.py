@@ -113,7 +113,7 @@ stated("range", "the variable of `range` is a Python integer: `//` floors, produ
 stated(
     "arguments", "a float argument is a Python float, which takes the dtype of the block beside it"
 )
-stated("bool arguments", "a bool that is no constexpr raises ValueError", last=(3, 8))
+stated("bool arguments", "a bool that is no constexpr raises ValueError", last=(3, 7))
 stated("and, or, not", "Python's truth value of a block: `a and b` gives `b`")
 stated("min and max of Python", "`max(x, 1)` compares truth values")
 stated("assert", "always counts; in a compiled kernel only with TRITON_DEBUG=1")

@@ -109,11 +109,13 @@ def fused(X, Y, Z, O, N: tl.constexpr):
     tl.store(O + i, tl.fma(tl.load(X + i), tl.load(Y + i), tl.load(Z + i)))
 
 
-@case("fma", [2.0**-24, 2.0**-26])
+@case("fma", [2.0**-24, 2.0**-14])
 def _() -> Any:
     out = zeros(2)
-    x, y, z = floats(1 + 2**-12, 0.1), floats(1 + 2**-12, 10), floats(-(1 + 2**-11), -1)
-    fused[(1,)](x, y, z, out, 2)
+    x, z = floats(1 + 2**-12), floats(-(1 + 2**-11))
+    fused[(1,)](x, x, z, out, 1)
+    x, z = floats(1.0078125).bfloat16(), floats(-1.015625).bfloat16()
+    fused[(1,)](x, x, z, out[1:], 1)
     return out
 
 
