@@ -19,7 +19,6 @@ from course_lib.capture.classes import is_users
 from course_lib.capture.graph import GraphBuilder
 from course_lib.capture.operations import REWRITTEN
 from course_lib.capture.rules import GO_ON
-from course_lib.capture.sources import Unsupported
 
 if TYPE_CHECKING:
     from course_lib.capture.machine import Machine
@@ -30,10 +29,7 @@ Optimizer = torch.optim.Optimizer
 def zero_grad(it: Machine, optimizer: Any, *args: Any, **kwargs: Any) -> Any:
     """`optimizer.zero_grad()`"""
     if not is_users(type(optimizer)):
-        raise Unsupported(
-            "calls zero_grad of one of torch's optimizers",
-            "call it outside the compiled function",
-        )
+        return GO_ON
     function: Any = inspect.unwrap(Optimizer.zero_grad)
     given = [optimizer, *args]
     it.world.adopt(function, given)
