@@ -110,13 +110,15 @@ class Sizes:
         return lambda inputs: compute(*self.values(inputs))
 
     def function_of_values(self, formulas: Any) -> Callable[..., Any]:
-        """The same as a function of the symbols' values."""
+        """The formulas as a function of the symbols' values.
+
+        It is written as Python source, `lambda s0, s1: (2 * s0, s1 + 1)`, so that a call computes without sympy."""
         names = {mine: f"s{n}" for n, mine in enumerate(self.places)}
         symbols = {mine: sympy.Symbol(name, integer=True) for mine, name in names.items()}
-        text = source_of(formulas, symbols)
-        compute: Callable[..., Any] = eval(
-            f"lambda {', '.join(names.values())}: {text}", {"math": math}
-        )
+
+        arguments = ", ".join(names.values())
+        source = f"lambda {arguments}: {source_of(formulas, symbols)}"
+        compute: Callable[..., Any] = eval(source, {"math": math})
         return compute
 
     def of(self, value: Any) -> Any:

@@ -96,7 +96,7 @@ def runs_unwatched(code: CodeType) -> bool:
 
 def is_skipped(code: CodeType) -> bool:
     """Does capture leave frames of this code to Python?"""
-    # the argument of a comprehension has no name that source could use
+    # CPython calls the argument of a comprehension `.0`. Heads are written as source, and no source can use that name.
     if not all(name.isidentifier() for name in code.co_varnames):
         return True
     if code is CALLS or code.co_name in STEPS:

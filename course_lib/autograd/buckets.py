@@ -38,11 +38,17 @@ def in_pieces(gm: fx.GraphModule, compile_piece: Callable[[fx.GraphModule], Prog
     steps: list[Step] = []
     there: set[fx.Node] = set()
     for operations in cut:
-        # A dictionary for its order, and because it is quick to ask
+        # A dictionary keeps the order, and says quickly whether a node is in the piece.
         piece = dict.fromkeys(operations)
         needed = [arg for node in piece for arg in node.all_input_nodes if arg not in piece]
         inputs = list(dict.fromkeys(needed))
-        outputs = [n for n in piece if n in results or not n.users.keys() <= piece.keys()]
+
+        # The piece gives what the whole graph returns, and what nodes outside of the piece use.
+        outputs = []
+        for node in piece:
+            used_outside = not node.users.keys() <= piece.keys()
+            if node in results or used_outside:
+                outputs.append(node)
 
         # An input of the graph may have become a result by a write.
         for node in there.intersection(inputs):

@@ -54,7 +54,10 @@ def partition(joint: fx.GraphModule, may_recompute: Callable[[fx.Node], bool]) -
     overwritten = {ends.inputs[update.input] for update in signature.updates}
 
     def width(node: fx.Node) -> float:
-        """The bytes that it costs to keep a node. Of equals an input is best: with it the whole graph can run again (`again.py`)."""
+        """The bytes that it costs to keep a node.
+
+        All but inputs cost one byte more. So of two nodes that are equally large an input is kept: with the inputs the whole
+        graph can run again (`again.py`)."""
         if node in overwritten:
             return INFINITE
         return node_bytes(node) + (node not in ends.inputs)

@@ -252,10 +252,12 @@ class Describing:
 
 
 def base_of(tensor: torch.Tensor, mates: Sequence[Mate]) -> torch.Tensor:
-    """The tensor of which several results in one memory are views; rather one that has a gradient."""
+    """The tensor that several results in one memory are views of.
+
+    It may be a result itself (one that is no view). If several are, one that has a gradient is taken."""
     whole = [mate.tensor for mate in mates if mate.tensor._base is None]
-    whole.sort(key=lambda one: not one.requires_grad)
-    base = whole[0] if whole else tensor._base
+    with_gradient = [one for one in whole if one.requires_grad]
+    base = next(iter(with_gradient or whole), tensor._base)
 
     is_base = base is not None and memory(base) == memory(tensor)
     if not is_base or any(mate.tensor.requires_grad > base.requires_grad for mate in mates):

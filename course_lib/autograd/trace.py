@@ -60,12 +60,21 @@ def joint(gm: fx.GraphModule, decompositions: Decompositions) -> fx.GraphModule:
     return trace(gm, decompositions, gradients=True)
 
 
+def mode_of(fakes: Sequence[Any]) -> FakeTensorMode:
+    """The mode in which capture made these fake tensors; a new one if there is none among the inputs."""
+    for fake in fakes:
+        if hasattr(fake, "fake_mode"):
+            mode: FakeTensorMode = fake.fake_mode
+            return mode
+    return FakeTensorMode()
+
+
 def trace(
     gm: fx.GraphModule, decompositions: Decompositions, gradients: bool = False
 ) -> fx.GraphModule:
     """The forward graph in ATen operators, for the shapes in the placeholders' `meta["val"]`."""
     fakes = [node.meta["val"] for node in gm.graph.find_nodes(op="placeholder")]
-    mode = next((t.fake_mode for t in fakes if hasattr(t, "fake_mode")), None) or FakeTensorMode()
+    mode = mode_of(fakes)
     refuse_what_runs_as_it_is(gm, gradients)
 
     tracing = Tracing(gm, decompositions, gradients)
@@ -269,7 +278,8 @@ class Decomposing(TorchDispatchMode):
             return args[0].copy_(result)
 
     def note(self, op: Any, result: Any) -> None:
-        """Remember the memory that was made in backward, and that of which a view shows elements twice."""
+        """Remember two kinds of memory: what was made in backward (`born`), and what a view shows some elements of more than
+        once (`shown`)."""
         if self.born is not None:
             self.born |= {memory(x) for x in tree_leaves(result) if is_strided(x)}
         if is_strided(result) and (op is aten.unfold.default or overlaps_itself(result)):

@@ -44,7 +44,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         print(f"course bench: {missing}", file=sys.stderr)
         return 2
     args.dtype = DTYPES[args.dtype] if args.dtype else usual_dtype(args.device)
-    with float32_matmul_precision("high"):  # as the text's script sets it
+    # The script that the course starts from (`day13_compile_bench.py`) sets this, too.
+    with float32_matmul_precision("high"):
         return int(args.run(args))
 
 
@@ -420,12 +421,12 @@ def peak(args: argparse.Namespace) -> int:
 
 
 def say(out: TextIO, text: str) -> None:
-    """At once, so that a long measurement can be followed."""
+    """Print without delay, so that a long measurement can be followed."""
     print(text, file=out, flush=True)
 
 
 def is_unknown(names: Sequence[str], what: str, known: Collection[str]) -> bool:
-    """Is one of `names` not known? Then it is told."""
+    """Is one of `names` not known? Then a sentence says which are."""
     for name in names:
         if name not in known:
             there_are = ", ".join(known)

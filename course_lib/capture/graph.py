@@ -229,7 +229,10 @@ class GraphBuilder:
         return result
 
     def _note_writes(self, operation: Operation) -> None:
-        """Count what tensors themselves do not count; what was expected must be asked before the first write."""
+        """Count writes that a tensor's own version does not count.
+
+        The checks of the branches that capture took (`expected`) are written before the first write: they are about the values that
+        the tensors had at the branch."""
         values = (*operation.args, *operation.kwargs.values())
         reads_data = operation.target is getattr and operation.args[1] == "data"
         trains = operation.name in ("batch_norm", "instance_norm")

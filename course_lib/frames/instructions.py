@@ -151,15 +151,16 @@ def _from_their_start(code: CodeType) -> Iterator[Found]:
 
 
 def _meaningful(code: CodeType) -> Iterator[Found]:
-    """Those that mean something to an interpreter."""
+    """The instructions that mean something to an interpreter."""
     before = ""
     has_resumed = False
     for i, offset in _from_their_start(code):
-        # MAKE_CELL before RESUME makes the frame, which is made already
+        # Before RESUME, MAKE_CELL sets up the frame. Capture meets a frame that is set up already.
         has_resumed |= i.opname == "RESUME"
         in_prologue = i.opname == "MAKE_CELL" and not has_resumed
 
-        # FOR_ITER has popped the iterator; on 3.12 the POP_TOP is `break`'s
+        # From 3.13 on the iterator is popped behind END_FOR. Here FOR_ITER does it, when the loop ends. (On 3.12 a POP_TOP at this
+        # place belongs to a `break`, and stays.)
         pops = i.opname in ("POP_TOP", "POP_ITER")
         ends_loop = FROM_3_13 and pops and before == "END_FOR"
         before = i.opname

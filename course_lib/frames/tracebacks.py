@@ -75,7 +75,10 @@ def in_line(code: CodeType, original: CodeType, line: int) -> CodeType:
 
 
 def tidy(error: BaseException) -> None:
-    """Let the traceback tell of the program as written: of the lines whose work heads did, of no call that only goes on."""
+    """Let the traceback tell of the program as it was written.
+
+    A head did the work of a line of the program: that line stands in its place. A resume function only goes on with a frame that
+    has its line already: it is left out."""
     made, goes_on_below = None, False
     for part in reversed(parts_of(error.__traceback__)):
         frame = part.tb_frame
@@ -86,7 +89,7 @@ def tidy(error: BaseException) -> None:
             line = part.tb_lineno or frame.f_code.co_firstlineno
             made = TracebackType(made, frame, part.tb_lasti, line)
         else:
-            # what went on below has a line in the same function: that one is enough
+            # If a resume function ran below, the function has a line there already.
             if head is not None and not goes_on_below:
                 made = line_of_head(made, head, part.tb_lasti)
             forget_variables(frame)

@@ -150,7 +150,9 @@ def matched(learners: Notebook, reference: Notebook) -> list[Found]:
 
 
 def match_by_definition(found: list[Found], answer: Cell) -> None:
-    """Cells that stand for nothing yet, and define what this answer is to define, stand for it."""
+    """Find the learner's cells for an answer by what they define.
+
+    Such a cell stands for no cell of the course so far, and defines one of the names that the answer is to define."""
     asked = bound(stubbed(answer.source)).defined
     for item in found:
         if item.key is None and item.code and asked & bound(item.cell.source).defined:

@@ -80,9 +80,9 @@ class Nursery:
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._process: subprocess.Popen[bytes] | None = None
-        self._owner = 0
-        self._place: Path | None = None
-        self._kernels = 0
+        self._owner = 0  # the process that started it, and that alone may end it
+        self._place: Path | None = None  # a folder of its own, which goes when it ends
+        self._kernels = 0  # so many were wanted, or are expected
         self.why_not = ""  # why kernels start in the ordinary way
 
     def is_worth_it(self) -> bool:

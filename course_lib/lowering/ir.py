@@ -198,14 +198,17 @@ class Inline:
 class Reduction(Loops):
     """out[index] = `kind` over rindex of inner(ops, index, rindex).
 
-    `ranges` are the dimensions kept, `reduced` those that vanish, not all 1; `buffer` may have size 1 where they were (keepdim).
-    What the accumulator ends with becomes the buffer's dtype. max and min pass nan on; argmax and argmin find the first."""
+    `ranges` are the sizes of the dimensions that are kept, `reduced` those of the dimensions that vanish. At least one of the latter
+    is larger than 1. With `keepdim`, `buffer` still has the reduced dimensions, with size 1.
+
+    The accumulator's last value is converted to the dtype of the buffer. max and min pass nan on. argmax and argmin give the first
+    place of several."""
 
     # A name in `reduction_kinds.KINDS`: sum, prod, max, min, any, all, argmax, argmin
     kind: str
     # Of the accumulator: float32 for float16 and bfloat16 input, int64 for integer sums
     accumulate: torch.dtype
-    # Of equals (0.0 and -0.0) the last is the maximum or minimum, not the first
+    # max and min of values that are equal and yet differ (0.0 and -0.0): True takes the last one, False the first
     last_of_equals: bool = False
     # The first half of a reduction that was split for a GPU
     partial: bool = False

@@ -143,7 +143,7 @@ def pieces_of_still_loops(
     if still_a and still_b:
         return cut_alike(in_order(still_a), in_order(still_b))
 
-    # One of the groups has none: it runs once a row of the other, whose columns these loops must be.
+    # Only one group has such loops. Then they must be all its columns, and the other group has none: it runs once a row.
     if still_a:
         if b.columns or tuple(still_a) != a.columns:
             return None

@@ -25,9 +25,12 @@ PROGRAMS = 8192
 WALKS = 128
 
 
-CHUNK = 2048  # Columns that a chunk has at least
-TILE_ROWS = 64  # Rows that a program takes at once where rows are neighbours
-FEWEST = 4  # Chunks below which it is not worth a second kernel
+# A chunk has at least so many columns
+CHUNK = 2048
+# Where rows are neighbours in memory, a program takes so many at once
+TILE_ROWS = 64
+# With fewer chunks than this, a second kernel costs more than it gives
+FEWEST = 4
 
 
 def split_reductions(graph: LoopGraph, where: Callable[[Buffer], bool]) -> LoopGraph:

@@ -58,12 +58,15 @@ DAY = [
     Handled(18, 8, 8, 96, 0, 8),
 ]
 LATE = [one.latency for one in DAY]
+"""How long requests took, as `DAY` has them."""
 LIVES = [("n", 12, "s", ""), ("half = n // 2", 6, "s // 2", ""), ("if n > 10:", True, "", "s > 10")]
+"""Lines of a function: source, its value, its symbol, and the guard that it makes."""
 PARTS = [
     ("capture", "MyInterpreter", "yours"),
     ("guards", "make_check", "given"),
     ("scheduling", "fuse_all", "ours"),
 ]
+"""Stages that were replaced: by what, and whose it is."""
 LENGTHS = [5, 12, 17, 20, 24, 30, 31, 33, 40, 48, 60, 66, 70, 90, 128]
 CUT = {"x": 64, "h": 256, "y": 64}, {"h": ["x"], "y": ["h"]}, {"h", "y"}, {"h", "y"}, ["x"]
 """The arguments of `viz.pipes`: bytes, what each is computed from, what backward needs, what it may compute again, inputs."""

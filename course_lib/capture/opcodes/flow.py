@@ -48,7 +48,9 @@ class Flow(Machine):
     def decide(self, value: Any, place: int) -> bool:
         """`bool(value)`, for the jump at `place`.
 
-        Where one side raises (`assert`) and the value is a tensor, the other side is taken: the head asks again.
+        The truth of a tensor is not known before the graph runs. But where one side of the branch only raises, as in `assert`,
+        capture goes on with the other side. The graph checks the tensor at each call (`expect`), and if the check fails, eager
+        runs the frame and raises.
         """
         for expected, start in self.sides_of(place).items():
             end = next((i.op for i in self.program[start:] if i.op in ENDS), "")

@@ -44,10 +44,10 @@ class Step:
     @property
     def change(self) -> tuple[list[str], list[str], list[str]]:
         """The stack as (what stayed, what was taken off, what was put on)."""
-        before, after = (
-            list(map(short_types, self.run.before)),
-            list(map(short_types, self.run.after)),
-        )
+        before = list(map(short_types, self.run.before))
+        after = list(map(short_types, self.run.after))
+
+        # What is the same from the bottom up stayed.
         same = 0
         while same < min(len(before), len(after)) and before[same] == after[same]:
             same += 1
@@ -72,13 +72,9 @@ class FrameRun:
     @property
     def ending(self) -> str:
         """How it ended, if not with a return."""
-        return (
-            ""
-            if not self.problem
-            else "the graph ends here"
-            if self.graph
-            else "capture stops here"
-        )
+        if not self.problem:
+            return ""
+        return "the graph ends here" if self.graph else "capture stops here"
 
 
 def frame_runs(recording: Recording) -> list[FrameRun]:
@@ -100,12 +96,11 @@ def frame_runs(recording: Recording) -> list[FrameRun]:
         elif isinstance(event, events.InstructionRun):
             flat.append(event)
         elif isinstance(event, events.GraphCaptured):
-            # at a graph break both of these come, in either order
+            # At a graph break both of these come, in either order.
             close()
-            last.graph, last.problem = (
-                event.result.graph,
-                (problem := event.result.problem) and as_written(problem),
-            )
+            last.graph = event.result.graph
+            problem = event.result.problem
+            last.problem = as_written(problem) if problem else problem
         elif isinstance(event, events.GraphBroke):
             close()
             last.problem = as_written(event.problem)
