@@ -87,7 +87,8 @@ def shape_from_data(c):
 def numpy_inside(c):
     def f(x):
         a = x.numpy() * 2
-        return torch.from_numpy(a) + x, a.shape, float(a.sum())
+        # a sum in another order has other last digits
+        return torch.from_numpy(a) + x, a.shape, round(float(a.sum()), 3)
 
     return calls(c(f))
 

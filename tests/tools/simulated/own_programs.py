@@ -7,7 +7,7 @@ Out: `PROGRAMS`, some 400; each was run on an H200 (`recorded_own.npz`).
 
 from __future__ import annotations
 
-from programs import Input, Program
+from small_kernels import Input, Program
 
 N = 64
 LOAD = "i = tl.arange(0, N)\nx = tl.load(X + i)\n"

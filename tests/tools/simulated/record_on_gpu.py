@@ -37,14 +37,14 @@ def versions() -> dict[str, str]:
 def jobs(random: int) -> list:
     """All programs: our own first."""
     from own_programs import PROGRAMS
-    from random_programs import random_program
+    from random_small_kernels import random_program
 
     return [*PROGRAMS, *(random_program(seed) for seed in range(random))]
 
 
 def work(number: int, workers: int, random: int, until: float, folder: Path) -> None:
     """One process: every `workers`-th program."""
-    from programs import run
+    from small_kernels import run
 
     done: dict[str, str] = {}
     for program in jobs(random)[number::workers]:

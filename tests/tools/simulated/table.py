@@ -152,8 +152,8 @@ def programs(
 ) -> tuple[dict[str, str], list[Row]]:
     """(machine and versions, rows) of our own programs or of the random ones. `refusals`: the compiler is asked, too."""
     from own_programs import PROGRAMS
-    from programs import compare, run
-    from random_programs import random_program
+    from small_kernels import compare, run
+    from random_small_kernels import random_program
     from record_on_gpu import load
 
     about, recorded = load(HERE / f"recorded_{'own' if own else 'random'}.npz")

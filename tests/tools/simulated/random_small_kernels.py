@@ -13,7 +13,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from random import Random
 
-from programs import Input, Program
+from small_kernels import Input, Program
 
 FLOATS = ["float32", "float16", "bfloat16"]
 INTEGERS = ["int8", "int16", "int32", "int64", "uint8"]
