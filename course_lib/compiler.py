@@ -143,8 +143,9 @@ class Compiler:
             return leave_to_eager(frame, failure)
 
         head = result.head.function(functools.partial(call, None, compiled))
-        # the user's tensors are not kept
-        state.entries.append(GuardedCode(check, replace(result, example_inputs=[])))
+        # the user's tensors are not kept, nor is the capture, which holds what the program made
+        kept = replace(result, example_inputs=[], sizes=None)
+        state.entries.append(GuardedCode(check, kept))
         if len(state.entries) > 1:
             events.emit(events.Recompiled(name, len(state.entries)))
         return check.function, head
