@@ -349,10 +349,16 @@ class Printer:
 
         return one_of
 
+    def divisor(self, expr: sympy.Expr) -> str:
+        """What stands behind / or %: a product needs brackets there, though it needs none as a factor."""
+        text = self.index(expr, tight=True)
+        is_product = isinstance(expr, (sympy.Mul, sympy.Pow))
+        return f"({text})" if is_product else text
+
     def division(self, expr: sympy.Expr) -> str:
         """a // n or a % n of an index. Both round down, where both languages round towards zero."""
         value, divisor = expr.args
-        a, n = self.index(value, tight=True), self.index(divisor, tight=True)
+        a, n = self.index(value, tight=True), self.divisor(divisor)
 
         rest, rounded = f"{a} % {n}", a
         if not value.is_nonnegative:
