@@ -55,6 +55,8 @@ def mend_triton() -> None:
         raise RuntimeError(
             "Triton was imported for a GPU before: `import course_lib` first, or set TRITON_INTERPRET=1 before Python starts"
         )
+    # the compiler notes what `max` is when it is loaded: before a launch has exchanged the language for the interpreter's
+    importlib.import_module("triton.compiler.code_generator")
     mends = importlib.import_module("course_lib.simulator.mends")
     version = versions.minor(triton.__version__)
     if not mends.FIRST <= version <= mends.LAST:

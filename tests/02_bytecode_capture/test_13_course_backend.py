@@ -36,7 +36,8 @@ def test_the_next_size_runs_our_kernels_too():
             x = torch.randn(size)
             assert_close(compiled(x, n), (x * n).sin())
     torch._dynamo.reset()
-    assert len(recording.of(events.KernelsBuilt)) == 3 and not recording.of(events.FellBack)
+    # built for the first size, and once for all others
+    assert len(recording.of(events.KernelsBuilt)) == 2 and not recording.of(events.FellBack)
 
 
 def test_a_number_that_travels_as_a_tensor_is_told():

@@ -123,7 +123,7 @@ def test_a_right_answer_is_let_in_and_the_checks_in_the_learners_copy_do_not_mat
     path = solved(course, "08")
     edit(
         path,
-        'check_equal(traffic([mul], [mul], set(), sizes), 100',
+        "check_equal(traffic([mul], [mul], set(), sizes), 100",
         'raise SystemExit("not run"); print((',
     )
     mine = capstone.assemble()
