@@ -63,8 +63,8 @@ def test_all_random_kernels_give_what_the_gpu_gave(table, first):
 
 def found(seed):
     """Was the planted fault named? The sentences otherwise."""
-    from small_kernels import run
     from random_small_kernels import planted
+    from small_kernels import run
 
     from course_lib import simulator
 

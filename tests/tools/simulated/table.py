@@ -152,9 +152,9 @@ def programs(
 ) -> tuple[dict[str, str], list[Row]]:
     """(machine and versions, rows) of our own programs or of the random ones. `refusals`: the compiler is asked, too."""
     from own_programs import PROGRAMS
-    from small_kernels import compare, run
     from random_small_kernels import random_program
     from record_on_gpu import load
+    from small_kernels import compare, run
 
     about, recorded = load(HERE / f"recorded_{'own' if own else 'random'}.npz")
     rows = []
