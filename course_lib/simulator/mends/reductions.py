@@ -71,7 +71,8 @@ def extreme(values: Any, axis: int, largest: bool) -> Any:
     """The largest or smallest number: NaN only where all are NaN; of zeros 0.0 is the larger."""
     if values.dtype.kind != "f":
         return np.max(values, axis) if largest else np.min(values, axis)
-    result = (np.fmax if largest else np.fmin).reduce(values, axis)
+    ignoring_nan: Any = np.fmax if largest else np.fmin
+    result = ignoring_nan.reduce(values, axis)
     if not np.any(result == 0):
         return result
     choose = larger if largest else smaller

@@ -7,6 +7,7 @@ In Triton: the methods of `InterpreterBuilder` with these names.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 from typing import Any
 
@@ -190,9 +191,8 @@ def watch_offsets() -> None:
             for mark in MARKS:
                 flags = [x.attr[mark] for x in (ptr, offset) if mark in x.attr]
                 if flags:
-                    known[mark] = np.broadcast_to(
-                        np.logical_or.reduce(np.broadcast_arrays(*flags)), result.data.shape
-                    )
+                    either = functools.reduce(np.logical_or, flags)
+                    known[mark] = np.broadcast_to(either, result.data.shape)
             result.attr = known
         return result
 
