@@ -1,6 +1,6 @@
 # `make lab` serves the course, `make test` runs everything CI runs. Both set up `.venv` first, once.
 #
-#   make lab  instructor  test  test-fast  test-all  lint  demo  doctor  size  exercises  notebooks  slides  site  clean
+#   make lab  instructor  test  test-fast  test-all  lint  demo  doctor  size  exercises  notebooks  translations  slides  site  clean
 #
 # Worth overriding:  PYTHON=python3.12   VENV=.venv-mine   TORCH=torch==2.12.0   LAB_ARGS="--no-browser --port=9000"
 
@@ -34,10 +34,13 @@ PIP := PIP_DISABLE_PIP_VERSION_CHECK=1 $(BIN)/python -m pip install -q
 NBVAL := --nbval --nbval-current-env --nbval-cell-timeout=120 --nbval-sanitize-with tests/nbval_sanitize.cfg \
 	-p course_lib.grading.nbval_versions
 NOTEBOOKS = $(wildcard notebooks/*.ipynb solutions/*/*.ipynb)
-START := notebooks/00_start_here.ipynb
+# `make lab COURSE_LANGUAGE=zh` serves the course in Chinese (docs/design/languages.md).
+COURSE_LANGUAGE ?=
+EDITION := $(filter-out en,$(firstword $(subst _, ,$(COURSE_LANGUAGE))))
+START := notebooks/$(if $(EDITION),$(EDITION)/)00_start_here.ipynb
 
 .DEFAULT_GOAL := help
-.PHONY: help setup lab instructor learner test test-browser test-fast test-all test-notebooks lint demo doctor size exercises exercises-check notebooks site slides test-lab clean
+.PHONY: help setup lab instructor learner test test-browser test-fast test-all test-notebooks lint demo doctor size exercises exercises-check notebooks translations site slides test-lab clean
 
 help: ## what there is
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' Makefile | expand -t 24
@@ -75,8 +78,10 @@ learner: $(STAMP) ## hide nbgrader's menus in JupyterLab again
 # Trusted, for Lab shows no stored picture of a notebook that is not; and the address that it prints opens the first lesson.
 # The path is for cells (`!course check 1`) and terminals. A bash of its own would set it anew, so bash is told what to read.
 lab: export COURSE_BIN := $(abspath $(BIN))
-lab: $(STAMP) ## serve the course in JupyterLab
-	@$(BIN)/jupyter trust notebooks/*.ipynb >/dev/null
+lab: export COURSE_LANGUAGE := $(COURSE_LANGUAGE)
+lab: $(STAMP) ## serve the course in JupyterLab (COURSE_LANGUAGE=zh: in Chinese)
+	@$(if $(EDITION),$(BIN)/course translate >/dev/null)
+	@$(BIN)/jupyter trust notebooks/*.ipynb $(if $(EDITION),notebooks/$(EDITION)/*.ipynb) >/dev/null
 	-@$(BIN)/course start # a copy of each exercise in work/, where there is none
 	-@$(BIN)/python course_lib/grading/lab_saves.py >/dev/null # an environment that was made before there was this
 	PATH="$(abspath $(BIN)):$$PATH" $(BIN)/jupyter lab --LabApp.default_url=/lab/tree/$(START) --ServerApp.root_dir="$(SERVED)" \
@@ -138,8 +143,12 @@ exercises: $(STAMP) ## generate exercises/ from solutions/
 exercises-check: $(STAMP)
 	$(BIN)/python -m course_lib exercises --check
 
-notebooks: $(STAMP) ## run every notebook top to bottom and store its outputs (on Python 3.11)
+notebooks: $(STAMP) ## run every notebook top to bottom and store its outputs (on Python 3.11), then write `make translations`
 	$(BIN)/python -m course_lib.grading.store $(NOTEBOOKS)
+	$(BIN)/course translate
+
+translations: $(STAMP) ## the lessons in other languages (notebooks/zh/), from the stored English ones; runs no cell
+	$(BIN)/course translate
 
 SITE_STAMP := $(ENV)/.site-installed
 $(SITE_STAMP): $(STAMP)

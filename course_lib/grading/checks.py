@@ -21,6 +21,8 @@ from typing import Any
 import numpy as np
 import torch
 
+from course_lib.languages import translate
+
 from . import quiet
 from .asked import asked
 from .explained import ERROR_IN, listen, without_addresses
@@ -46,13 +48,13 @@ class CheckFailed(AssertionError):
     def __init__(
         self, what: str, why: str = "", expected: Any = _NOT_GIVEN, got: Any = _NOT_GIVEN
     ) -> None:
-        lines = [("What", what), ("Why", why), ("Call", _call())]
+        lines = [("What", translate(what)), ("Why", translate(why)), ("Call", _call())]
         if expected is not _NOT_GIVEN:
             lines.append(("Expected", _short(expected)))
         if got is not _NOT_GIVEN:
             lines.append(("Got", _short(got)))
 
-        told = "\n".join(f"{name + ':':<10}{text}" for name, text in lines if text)
+        told = "\n".join(f"{translate(name) + ':':<10}{text}" for name, text in lines if text)
         super().__init__("\n" + _CELL_FILE.sub(r"a cell, line \1", told))
         self.what, self.why = what, why
 

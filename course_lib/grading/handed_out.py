@@ -15,7 +15,10 @@ from pathlib import Path
 
 import nbformat
 
+from course_lib import languages
+
 from . import writing
+from .edition import exercise_in
 from .errors import CourseError
 from .generate import exercise_from
 from .notebooks import Lesson, Notebook, read, release_digest, release_of, to_text
@@ -47,8 +50,9 @@ def exercise_is_untouched(lesson: Lesson) -> bool:
 
 
 def as_copy(exercise: Notebook) -> Notebook:
-    """The same for `work/`, which is one folder higher: links to lessons are shorter by one step."""
-    exercise = nbformat.from_dict(exercise)
+    """The same for `work/`, which is one folder higher: links to lessons are shorter by one step. In the learner's language."""
+    language = languages.chosen()
+    exercise = exercise_in(exercise, language) if language else nbformat.from_dict(exercise)
     for cell in exercise.cells:
         if cell.cell_type == "markdown":
             cell.source = cell.source.replace("](../../", "](../")

@@ -31,7 +31,7 @@ def above_zero_whole(text: str) -> int:
 
 def sentence(error: Exception) -> str:
     """What is wrong with the input, if it is the input; else nothing."""
-    if any(kind.__name__ == "CourseError" for kind in type(error).__mro__):
+    if any(kind.__name__ in ("CourseError", "UnknownLanguage") for kind in type(error).__mro__):
         return str(error)
     if isinstance(error, OSError) and error.filename is not None:
         reason = (error.strerror or type(error).__name__).lower()

@@ -103,7 +103,19 @@ def main(paths: list[str]) -> int:
         except CellExecutionError as error:
             print(f"{path} is left as it was: a cell raised an error.\n{error}")
             return 1
+    tell_translators(paths)
     return 0
+
+
+def tell_translators(paths: list[str]) -> None:
+    """The catalogs of other languages learn which cells have changed; these are shown in English from then on."""
+    from .notebooks import find_root
+    from .translation import keep_in_step
+
+    root = find_root()
+    if any(Path(path).resolve().is_relative_to(root / "notebooks") for path in paths):
+        for said in keep_in_step(root):
+            print(said)
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""Commands for who writes the course: exercises, slides.
+"""Commands for who writes the course: exercises, slides, translate.
 
 In:  the parsed arguments. Out: files made from `solutions/` and `notebooks/`, lines about them, and an exit status.
 Counterpart: nbgrader's `generate_assignment`.
@@ -27,6 +27,17 @@ def add(commands: Commands) -> None:
         "--check",
         action="store_true",
         help="write nothing; fail if an exercise is stale, malformed or leaks",
+    )
+
+    it = commands.add(
+        translate, "bring the catalogs of other languages up to date, and write their notebooks"
+    )
+    it.add_argument("language", nargs="?", help="zh_Hans, for instance (default: all there are)")
+    it.add_argument("lessons", nargs="*", help="numbers of lessons whose catalogs are to be begun")
+    it.add_argument(
+        "--check",
+        action="store_true",
+        help="write nothing; fail if the catalogs do not know of an English text",
     )
 
 
@@ -74,3 +85,26 @@ def write(chosen: list[Lesson]) -> int:
             refused += 1
             say_beside(f"{lesson}: not written. {problem}")
     return 2 if refused else 0
+
+
+def translate(args: argparse.Namespace) -> int:
+    """Keep the catalogs in step with the English, write `notebooks/zh/`, and say how far each part is."""
+    from course_lib.grading import edition, translation
+    from course_lib.grading.notebooks import find_root
+    from course_lib.languages import known
+
+    root = find_root()
+    if args.check:
+        told = translation.stale(root)
+        print("\n".join(told) or "the catalogs know all English texts")
+        return bool(told)
+
+    chosen = [args.language] if args.language else list(known())
+    translation.begin(root, chosen[0], [number.zfill(2) for number in args.lessons])
+    for said in translation.keep_in_step(root):
+        print(said)
+    for language in chosen:
+        edition.write(root, language)
+        for state in translation.states(root, language):
+            print(f"{language}  {state}")
+    return 0

@@ -16,6 +16,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from course_lib.languages import translate_html
+
 COLOURS = {
     "frames": "#0072B2",
     "capture": "#0072B2",
@@ -93,7 +95,10 @@ class Picture:
         style = f"<style>{sheet(*self.sheets)}</style>"
         plain = f'<pre class="cl-plain">{escape(self.text)}</pre>'
         body = f'{plain}<div class="cl-rich" hidden style="display: none">\n{self.body}\n</div>'
-        return f'<figure class="cl-fig" aria-label="{escape(self.alt)}">{style}{body}{caption}</figure>'
+        figure = (
+            f'<figure class="cl-fig" aria-label="{escape(self.alt)}">{style}{body}{caption}</figure>'
+        )
+        return translate_html(figure)
 
     @property
     def embedded(self) -> str:

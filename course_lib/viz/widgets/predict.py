@@ -15,6 +15,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+from course_lib.languages import translate
 from course_lib.viz.kit.asked import several, text, whole
 from course_lib.viz.kit.style import Picture, escape
 from course_lib.viz.widgets.live import Live, widget_class
@@ -134,5 +135,5 @@ class Predict(Live):
 
 
 def marked(text: str) -> str:
-    """Text as HTML, with what stands between backticks as code."""
-    return re.sub(r"`([^`]+)`", r"<code>\1</code>", escape(text))
+    """Text in the reader's language as HTML, with what stands between backticks as code."""
+    return re.sub(r"`([^`]+)`", r"<code>\1</code>", escape(translate(text)))

@@ -1,0 +1,158 @@
+"""One catalog: what is translated, of which English text, and whether that text has changed since.
+
+In:  a `.po` file of GNU gettext, or the English texts of today. Out: `Entry`s, or the file.
+
+Each text has a name (`msgctxt`): the id of its cell. Its English (`msgid`) is the one that was translated. So a cell that was edited
+since is told by comparing, and is marked `fuzzy` as gettext does it: its old English stands beside it (`#| msgid`) until
+somebody translates it anew and takes the mark away. Poedit, Weblate and other editors of `.po` files know these marks.
+"""
+
+from __future__ import annotations
+
+import difflib
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+ALIKE = 0.5
+"""From here on an edited text counts as the same text: the share of words that both versions have."""
+
+_STRING = re.compile(r'"(?:[^"\\]|\\.)*"')
+
+
+@dataclass(frozen=True)
+class Source:
+    """An English text of today: the name of its place, and the text."""
+
+    name: str
+    english: str
+
+
+@dataclass(frozen=True)
+class Entry:
+    """A text and its translation.
+
+    stale: the English has changed since; `before` is what was translated. text: '' where nobody has translated it yet."""
+
+    name: str
+    english: str
+    text: str = ""
+    stale: bool = False
+    before: str = ""
+
+    @property
+    def is_translated(self) -> bool:
+        return bool(self.text) and not self.stale
+
+
+def read(path: Path) -> list[Entry]:
+    """The entries of a `.po` file, in order. Raises ImportError without Babel, which JupyterLab brings."""
+    from babel.messages.pofile import read_po
+
+    with path.open("rb") as file:
+        messages = read_po(file, ignore_obsolete=True)
+    before = _earlier_english(path.read_text(encoding="utf-8"))
+    return [
+        Entry(
+            message.context or "",
+            str(message.id),
+            str(message.string or ""),
+            message.fuzzy,
+            before.get(message.context or "", "") if message.fuzzy else "",
+        )
+        for message in messages
+        if message.id
+    ]
+
+
+def _earlier_english(po: str) -> dict[str, str]:
+    """Name → the English that was translated, where it has changed since. (Babel writes these lines and does not read them.)"""
+    from babel.messages.pofile import denormalize, unescape
+
+    found = re.findall(r'^#\| msgid (".*")\nmsgctxt (".*")$', po, flags=re.M)
+    return {
+        unescape(name): denormalize("\n".join(_STRING.findall(english))) for english, name in found
+    }
+
+
+def to_po(entries: Iterable[Entry], language: str, about: str) -> bytes:
+    """The text of a `.po` file: the same entries give the same bytes."""
+    import io
+
+    from babel.messages.catalog import Catalog
+    from babel.messages.pofile import write_po
+
+    catalog = Catalog(locale=language)
+    for entry in entries:
+        catalog.add(
+            entry.english,
+            entry.text,
+            flags=["fuzzy"] if entry.stale else [],
+            previous_id=[entry.before] if entry.before else [],
+            context=entry.name or None,
+        )
+    body = io.BytesIO()
+    write_po(body, catalog, width=0, omit_header=True, include_previous=True)
+    head = (
+        f'# {about}\nmsgid ""\nmsgstr ""\n"Language: {language}\\n"\n'
+        '"Content-Type: text/plain; charset=utf-8\\n"\n"Content-Transfer-Encoding: 8bit\\n"\n\n'
+    )
+    return head.encode() + body.getvalue().strip() + b"\n"
+
+
+# ---- what changed ---------------------------------------------------------------------------------------------------
+
+
+def brought_up_to_date(entries: Sequence[Entry], sources: Sequence[Source]) -> list[Entry]:
+    """An entry for each English text of today, with what is translated of it.
+
+    A text that only moved keeps its translation. One that was edited keeps it too, and is stale from now on."""
+    left = list(entries)
+    found: dict[Source, Entry] = {}
+    for source in sources:
+        same = _with_this_english(left, source)
+        if same is not None:
+            left.remove(same)
+            found[source] = _as_of_today(same, source)
+
+    # Only what no text of today has claimed can be the earlier form of an edited one.
+    for source in sources:
+        if source not in found:
+            edited = _earlier_form(left, source)
+            if edited is None:
+                found[source] = Entry(source.name, source.english)
+                continue
+            left.remove(edited)
+            found[source] = _stale(edited, source)
+    return [found[source] for source in sources]
+
+
+def _with_this_english(entries: list[Entry], source: Source) -> Entry | None:
+    """The entry whose English, or translated English, is this text; the one of the same name first."""
+    alike = [entry for entry in entries if source.english in (entry.english, entry.before)]
+    return next((entry for entry in alike if entry.name == source.name), next(iter(alike), None))
+
+
+def _as_of_today(entry: Entry, source: Source) -> Entry:
+    if entry.before == source.english:  # the edit was taken back
+        return Entry(source.name, source.english, entry.text)
+    return replace(entry, name=source.name)
+
+
+def _earlier_form(entries: list[Entry], source: Source) -> Entry | None:
+    """The translated entry that reads most like this text, if any is alike enough."""
+    best, most = None, ALIKE
+    for entry in entries:
+        if not entry.text:
+            continue
+        words = entry.english.split(), source.english.split()
+        alike = difflib.SequenceMatcher(None, *words, autojunk=False).ratio()
+        if alike > most:
+            best, most = entry, alike
+    return best
+
+
+def _stale(entry: Entry, source: Source) -> Entry:
+    before = entry.before or entry.english
+    return Entry(source.name, source.english, entry.text, stale=True, before=before)
