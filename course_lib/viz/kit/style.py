@@ -95,9 +95,7 @@ class Picture:
         style = f"<style>{sheet(*self.sheets)}</style>"
         plain = f'<pre class="cl-plain">{escape(self.text)}</pre>'
         body = f'{plain}<div class="cl-rich" hidden style="display: none">\n{self.body}\n</div>'
-        figure = (
-            f'<figure class="cl-fig" aria-label="{escape(self.alt)}">{style}{body}{caption}</figure>'
-        )
+        figure = f'<figure class="cl-fig" aria-label="{escape(self.alt)}">{style}{body}{caption}</figure>'
         return translate_html(figure)
 
     @property
