@@ -191,12 +191,12 @@ def labels_update(root: Path, language: str) -> Update | None:
     if text == file.read_bytes():
         return None
     known_already = {entry.english for entry in old}
-    said = [
-        f"the label {entry.english!r} is not yet in the catalog of {language}"
-        for entry in new
-        if entry.english not in known_already
-    ]
-    return Update(file, text, said or [f"{file.name}: not written as `course translate` writes it"])
+    unknown = [entry.english for entry in new if entry.english not in known_already]
+    if not unknown:
+        return Update(file, text, [f"{file.name}: not written as `course translate` writes it"])
+    more = f" and {len(unknown) - 1} more labels" if len(unknown) > 1 else ""
+    said = f"the label {unknown[0]!r}{more}: not yet in the catalog of {language}"
+    return Update(file, text, [said])
 
 
 def updates(root: Path) -> list[Update]:
