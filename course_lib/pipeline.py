@@ -267,6 +267,8 @@ class Pipeline:
         lowered = events.stage("lower", events.Lowered, self.lower, aten)
         loops = dataclasses.replace(lowered, fixed=self.fixed)
         loops = scheduling.split_reductions(loops, is_for_gpu)
+        if self.prints_streams(codegen):
+            loops = scheduling.stream_products(loops)
         if self.templates:
             choose = runtime.choose_templates
             loops = events.stage("templates", None, choose, loops, codegen, planned)
@@ -278,6 +280,15 @@ class Pipeline:
             "build", events.KernelsBuilt, self.build, loops, schedule, plan, codegen
         )
         return runtime.with_cuda_graphs(program, loops) if self.cudagraphs else program
+
+    def prints_streams(self, codegen: str) -> bool:
+        """Can what is built here be a stream? Triton has no form of it yet, and a stage of a learner's does not know it."""
+        ours = Pipeline()
+        is_ours = all(
+            getattr(self, name) is getattr(ours, name)
+            for name in ("lower", "fuse", "schedule", "plan", "build")
+        )
+        return codegen in ("auto", "cpp") and is_ours
 
     def specialize(
         self, gm: fx.GraphModule, build: Callable[[fx.GraphModule, list[Any]], Program]

@@ -23,6 +23,7 @@ from course_lib.codegen.printer import KernelSource, describe, identifier
 from course_lib.lowering.ir import Buffer, ExternKernel, LoopGraph, View
 from course_lib.scheduling.kernel import FusedKernel, Kernel
 from course_lib.scheduling.memory import MemoryPlan, extent
+from course_lib.scheduling.streams import Streamed
 from course_lib.sizes import NeedsNumbers, Real, Size, same, text_of
 from course_lib.written import as_tuple
 
@@ -61,7 +62,7 @@ class Wrapper:
         order: Sequence[Kernel],
         plan: MemoryPlan | None,
         graph: LoopGraph,
-        kernels: Mapping[FusedKernel, KernelSource],
+        kernels: Mapping[FusedKernel | Streamed, KernelSource],
     ) -> None:
         self.order, self.graph, self.kernels = order, graph, kernels
         self.plan = plan or MemoryPlan(free_after=[()] * len(order))
@@ -103,7 +104,9 @@ class Wrapper:
         self.arguments = arguments
         self.lines.append(f"def call({', '.join(arguments)}):")
         for kernel, dead in zip(self.order, self.plan.free_after, strict=True):
-            if isinstance(kernel, ExternKernel):
+            if isinstance(kernel, Streamed):
+                self.print_streamed(kernel)
+            elif isinstance(kernel, ExternKernel):
                 self.print_extern(kernel)
             else:
                 self.print_fused(kernel)
@@ -282,6 +285,12 @@ class Wrapper:
         self.line(f"{source.name}({', '.join(passed)})", str(kernel))
         if problem:
             self.line(f"check({problem}, {places(kernel)!r})")
+
+    def print_streamed(self, kernel: Streamed) -> None:
+        """Memory for the result, and the call."""
+        source = self.kernels[kernel]
+        passed = [self.allocate(name) for name in source.buffers]
+        self.line(f"{source.name}({', '.join(passed)})", str(kernel))
 
     def problem(self, kernel: FusedKernel) -> str:
         """The name of the flag that the kernel sets when it finds an index out of range.

@@ -242,6 +242,8 @@ class ExternKernel:
     origins: tuple[fx.Node, ...] = ()
     # Why this is a library call: 'matrix product: left to the library'
     why: str = ""
+    # Bytes that would travel through memory if it were several nodes (`scheduling.streams`)
+    bytes_saved: int = 0
 
     @property
     def buffers(self) -> tuple[Buffer, ...]:
@@ -290,6 +292,8 @@ class LoopGraph:
     places: dict[SizeSymbol, Place] = field(default_factory=dict)
     # If calls with other sizes will come: the sizes that all have
     fixed: Collection[int] | None = None
+    # What was decided about products that might take in all before them (`scheduling.streams`)
+    streams: Sequence[Any] = ()
 
     @property
     def returned(self) -> set[str]:

@@ -17,13 +17,18 @@ import torch
 from course_lib import native
 from course_lib.codegen.cpp import cpp_source, prelude
 from course_lib.codegen.printer import KernelSource, identifier
+from course_lib.codegen.streamed import streamed_source, tiles
 from course_lib.codegen.triton import TritonSource, triton_source
 from course_lib.codegen.wrapper import Wrapper
 from course_lib.lowering.ir import LoopGraph
 from course_lib.runtime.compiler import build_library
 from course_lib.runtime.triton_runner import load_triton
 from course_lib.scheduling.kernel import FusedKernel
+from course_lib.scheduling.streams import Streamed
 from course_lib.written import define
+
+OurKernel = FusedKernel | Streamed
+"""What is printed as a kernel."""
 
 
 @dataclass(eq=False, repr=False)
@@ -87,17 +92,21 @@ def build(
 
 def print_kernels(
     graph: LoopGraph, schedule: Any, codegen: str, autotune: bool
-) -> dict[FusedKernel, KernelSource]:
+) -> dict[OurKernel, KernelSource]:
     """The source of each kernel, under a name of its own."""
-    sources: dict[FusedKernel, KernelSource] = {}
+    sources: dict[OurKernel, KernelSource] = {}
     taken: set[str] = set()
     buffers = graph.buffers
     for kernel in schedule.kernels:
-        if not isinstance(kernel, FusedKernel):
+        if not isinstance(kernel, (FusedKernel, Streamed)):
             continue
 
         name = identifier(kernel.name, taken)
         taken.add(name)
+        if isinstance(kernel, Streamed):
+            sources[kernel] = streamed_source(kernel, buffers, name)
+            continue
+
         on_gpu = kernel.device.type == "cuda"
         in_triton = codegen == "triton" or (codegen == "auto" and on_gpu)
         # Tiles are measured for one size.
@@ -110,7 +119,7 @@ def print_kernels(
 
 
 def load_triton_kernels(
-    graph: LoopGraph, sources: Mapping[FusedKernel, KernelSource], autotune: bool
+    graph: LoopGraph, sources: Mapping[OurKernel, KernelSource], autotune: bool
 ) -> dict[str, Callable[..., Any]]:
     """Each Triton kernel as a callable, under its name. With `autotune` the fastest tile is found on tensors like its buffers."""
 
@@ -122,9 +131,10 @@ def load_triton_kernels(
 
     to_load = []
     for kernel, source in sources.items():
-        is_called = all(loop.size > 0 for loop in kernel.rows)
-        if source.language == "triton" and is_called:
-            to_load.append(kernel)
+        if source.language == "triton" and isinstance(kernel, FusedKernel):
+            is_called = all(loop.size > 0 for loop in kernel.rows)
+            if is_called:
+                to_load.append(kernel)
 
     # Most of what Triton does needs no lock of Python's. What is measured runs alone.
     with ThreadPoolExecutor(1 if autotune else None) as threads:
@@ -139,13 +149,16 @@ class Library:
     cached: bool
 
 
-def load_cpp_kernels(sources: Mapping[FusedKernel, KernelSource]) -> Library:
+def load_cpp_kernels(sources: Mapping[OurKernel, KernelSource]) -> Library:
     """All C++ kernels of a program, built as one library."""
     in_cpp = [source for source in sources.values() if source.language == "cpp"]
     if not in_cpp:
         return Library({}, cached=False)
 
-    entry = build_library("\n".join([prelude(), *(source.source for source in in_cpp)]))
+    # Products of tiles, if a kernel needs them
+    has_streams = any(isinstance(kernel, Streamed) for kernel in sources)
+    headers = [prelude(), tiles()] if has_streams else [prelude()]
+    entry = build_library("\n".join([*headers, *(source.source for source in in_cpp)]))
     library = ctypes.CDLL(str(entry.path))
     launcher: Any = native.load("course_lib.runtime._launcher")
 

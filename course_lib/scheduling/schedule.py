@@ -82,7 +82,9 @@ class Schedule:
     @property
     def bytes_before(self) -> int:
         """Traffic if each loop node ran alone."""
-        return sum((group.traffic for group in self.alone), 0)
+        calls = [kernel for kernel in self.kernels if isinstance(kernel, ExternKernel)]
+        saved = sum(call.bytes_saved for call in calls)
+        return saved + sum(group.traffic for group in self.alone)
 
     @property
     def bytes_after(self) -> int:
@@ -141,7 +143,8 @@ def schedule(graph: LoopGraph, can_fuse: CanFuse = can_fuse) -> Schedule:
 
     # It holds groups that were never made.
     fit.cache_clear()
-    return Schedule(kernels, groups, alone, fusion.done + apart, inlined, removed)
+    decisions = [*graph.streams, *fusion.done, *apart]
+    return Schedule(kernels, groups, alone, decisions, inlined, removed)
 
 
 def short_enough(nodes: Sequence[Node], pairs: Sequence[Inlining]) -> list[Inlining]:

@@ -1,0 +1,297 @@
+"""Attention from plain code is one kernel without a matrix of scores; what cannot be says why; both are right."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+import torch
+from random_attention import check, compile_streamed, distance, in_double
+
+import course_lib as cl
+from course_lib import events
+from course_lib.scheduling import FusedKernel, No, Streamed
+
+B, H, M, N, D = 2, 4, 150, 200, 32
+INF = float("inf")
+
+
+def heads(count=H, rows=N, dtype=torch.float32):
+    return torch.randn(B, count, rows, D, dtype=dtype)
+
+
+def positions():
+    return torch.arange(M)[:, None], torch.arange(N)
+
+
+def plain(q, k, v):
+    return torch.softmax(q @ k.mT * D**-0.5, -1) @ v
+
+
+def causal(q, k, v):
+    i, j = positions()
+    return torch.softmax(torch.where(i >= j, q @ k.mT, -INF), -1) @ v
+
+
+def window(q, k, v):
+    """Rows begin with blocks that have nothing but -inf, and the last have nothing at all."""
+    i, j = positions()
+    return torch.softmax(torch.where((i - j - 30).abs() < 9, q @ k.mT, -INF), -1) @ v
+
+
+def shut(q, k, v, mask):
+    """Whole rows are masked: eager gives NaN."""
+    return torch.softmax((q @ k.mT).masked_fill(~mask, -INF), -1) @ v
+
+
+def bias(q, k, v, bias):
+    return torch.softmax(q @ k.mT + bias, -1) @ v
+
+
+def soft_cap(q, k, v):
+    return torch.softmax(20 * torch.tanh(q @ k.mT / 20), -1) @ v
+
+
+def alibi(q, k, v, slope):
+    i, j = positions()
+    return torch.softmax(q @ k.mT - (i - j).abs() * slope, -1) @ v
+
+
+def documents(q, k, v, of_query, of_key):
+    return torch.softmax((q @ k.mT).masked_fill(of_query[:, None] != of_key, -INF), -1) @ v
+
+
+def repeated(q, k, v):
+    return plain(q, k.repeat_interleave(2, 1), v.repeat_interleave(2, 1))
+
+
+def expanded(q, k, v):
+    def wide(x):
+        return x[:, :, None].expand(B, H // 2, 2, N, D).reshape(B, H, N, D)
+
+    return plain(q, wide(k), wide(v))
+
+
+def packed(qkv):
+    """Heads lie inside, and q, k and v are parts of one tensor, as a linear layer gives them."""
+    q, k, v = qkv.unflatten(-1, (3, H, D)).permute(2, 0, 3, 1, 4)
+    return plain(q, k, v).transpose(1, 2).flatten(2)
+
+
+def two_products(q, k, v, r):
+    """Scores of content and of position."""
+    return torch.softmax(q @ k.mT + q @ r.mT, -1) @ v
+
+
+def differential(q, k, v):
+    one, other = torch.softmax(q @ k.mT, -1), torch.softmax(q @ k.mT * 0.3, -1)
+    return (one - 0.4 * other) @ v
+
+
+def by_hand(q, k, v):
+    scores = q @ k.mT
+    weights = torch.exp(scores - scores.amax(-1, keepdim=True))
+    return (weights / weights.sum(-1, keepdim=True)) @ v
+
+
+def quiet(q, k, v):
+    """A softmax that may give nothing at all: one is added to its sum."""
+    scores = q @ k.mT
+    top = scores.amax(-1, keepdim=True)
+    weights = torch.exp(scores - top)
+    return (weights / (torch.exp(-top) + weights.sum(-1, keepdim=True))) @ v
+
+
+def from_logarithms(q, k, v):
+    return torch.log_softmax(q @ k.mT, -1).exp() @ v
+
+
+def gated_weights(q, k, v, keep):
+    return (torch.softmax(q @ k.mT, -1) * keep / 0.9) @ v
+
+
+def linear(q, k, v):
+    """No softmax: the second product alone."""
+    i, j = positions()
+    return torch.where(i >= j, q @ k.mT, 0) @ v
+
+
+def turned(q, k, v):
+    return (v.mT @ torch.softmax(q @ k.mT, -1).mT).mT
+
+
+def sums_of_scores(q, k, v):
+    scores = q @ k.mT
+    return (scores / scores.abs().sum(-1, keepdim=True)) @ v
+
+
+STREAMS = {
+    "plain": (plain, lambda: (heads(rows=M), heads(), heads())),
+    "half": (plain, lambda: tuple(heads(rows=n, dtype=torch.float16) for n in (M, N, N))),
+    "bfloat16": (causal, lambda: tuple(heads(rows=n, dtype=torch.bfloat16) for n in (M, N, N))),
+    "causal": (causal, lambda: (heads(rows=M), heads(), heads())),
+    "window": (window, lambda: (heads(rows=M), heads(), heads())),
+    "whole rows masked": (
+        shut,
+        lambda: (heads(rows=M), heads(), heads(), torch.rand(M, N) < torch.rand(M, 1) - 0.5),
+    ),
+    "bias": (bias, lambda: (heads(rows=M), heads(), heads(), torch.randn(H, M, N))),
+    "bias of keys": (bias, lambda: (heads(rows=M), heads(), heads(), torch.randn(B, 1, 1, N))),
+    "soft cap": (soft_cap, lambda: (heads(rows=M), heads(), heads())),
+    "ALiBi": (alibi, lambda: (heads(rows=M), heads(), heads(), torch.rand(H, 1, 1))),
+    "documents": (
+        documents,
+        lambda: (heads(rows=M), heads(), heads(), torch.arange(M) // 40, torch.arange(N) // 40),
+    ),
+    "heads repeated": (repeated, lambda: (heads(rows=M), heads(H // 2), heads(H // 2))),
+    "heads expanded": (expanded, lambda: (heads(rows=M), heads(H // 2), heads(H // 2))),
+    "packed": (packed, lambda: (torch.randn(B, M, 3 * H * D),)),
+    "two products": (two_products, lambda: (heads(rows=M), heads(), heads(), torch.randn(H, N, D))),
+    "differential": (differential, lambda: (heads(rows=M), heads(), heads())),
+    "by hand": (by_hand, lambda: (heads(rows=M), heads(), heads())),
+    "quiet": (quiet, lambda: (heads(rows=M), heads(), heads())),
+    "from logarithms": (from_logarithms, lambda: (heads(rows=M), heads(), heads())),
+    "gated weights": (
+        gated_weights,
+        lambda: (heads(rows=M), heads(), heads(), torch.rand(B, H, M, N) < 0.9),
+    ),
+    "linear": (linear, lambda: (heads(rows=M), heads(), heads())),
+    "weights over their sum": (sums_of_scores, lambda: (heads(rows=M), heads(), heads())),
+    "turned": (turned, lambda: (heads(rows=M), heads(), heads())),
+    "matrices": (plain, lambda: tuple(torch.randn(n, D) for n in (M, N, N))),
+    "wide values": (plain, lambda: (heads(rows=M), heads(), torch.randn(B, H, N, 50))),
+}
+
+
+def differs(compiled, function, inputs) -> str:
+    """How far a result is from float64, against eager's own distance."""
+    got, eager = compiled(*inputs)[0], function(*inputs)
+    exact = function(*map(in_double, inputs))
+    assert (got.dtype, got.shape, got.stride()) == (eager.dtype, eager.shape, eager.stride())
+    assert torch.equal(got.isnan(), eager.isnan())
+
+    units = 4 * torch.finfo(eager.dtype).eps * float(exact.nan_to_num().abs().max())
+    off, allowed = distance(got, exact), 2 * distance(eager, exact) + units
+    return "" if off <= allowed else f"{off} from float64, where {allowed} is allowed"
+
+
+@pytest.mark.parametrize("name", STREAMS)
+def test_no_matrix_of_scores(name):
+    torch.manual_seed(0)
+    function, make = STREAMS[name]
+    inputs = make()
+    compiled = compile_streamed(lambda *given: (function(*given),), *inputs)
+    kernels = compiled.schedule.kernels
+    (stream,) = [kernel for kernel in kernels if isinstance(kernel, Streamed)]
+
+    # No other product is left, and no buffer of the program has a place for each score.
+    assert all(isinstance(kernel, (FusedKernel, Streamed)) for kernel in kernels), kernels
+    loops = [*stream.stream.batch, stream.stream.row, stream.stream.column]
+    scores = math.prod(loop.size for loop in loops)
+    written = [buffer for kernel in kernels for buffer in kernel.buffers]
+    assert all(buffer.numel < scores for buffer in written)
+    assert compiled.schedule.bytes_after < compiled.schedule.bytes_before
+    assert differs(compiled, function, inputs) == ""
+
+
+def scores_returned(q, k, v):
+    weights = torch.softmax(q @ k.mT, -1)
+    return weights @ v, weights
+
+
+def scores_used_elsewhere(q, k, v):
+    scores = q @ k.mT
+    return torch.softmax(scores, -1) @ v, scores @ v
+
+
+def product_of_weights(q, k, v):
+    scores = q @ k.mT
+    return ((scores / scores.prod(-1, keepdim=True)) @ v,)
+
+
+def cubes(q, k, v):
+    """The mean is needed before the first term, and a cube has no law."""
+    scores = q @ k.mT
+    return ((scores - scores.mean(-1, keepdim=True)) ** 3 @ v,)
+
+
+def another_maximum(q, k, v):
+    scores = q @ k.mT
+    return (torch.exp(scores - (2 * scores).amax(-1, keepdim=True)) @ v,)
+
+
+REFUSED = {
+    "scores returned": (scores_returned, "is also returned"),
+    "scores used elsewhere": (scores_used_elsewhere, "also needs"),
+    "a product along the row": (product_of_weights, "'prod' over a row has no law of rescaling"),
+    "a cube of a difference": (cubes, "has no law of rescaling"),
+    "the maximum of something else": (another_maximum, "m is the running maximum of x"),
+}
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_what_must_be_stored_says_why(name):
+    function, reason = REFUSED[name]
+    inputs = heads(rows=M), heads(), heads()
+    compiled = compile_streamed(function, *inputs)
+    assert not any(isinstance(kernel, Streamed) for kernel in compiled.schedule.kernels)
+    said = [str(d.answer) for d in compiled.schedule.decisions if isinstance(d.answer, No)]
+    assert any(reason in text for text in said), said
+    for got, want in zip(compiled(*inputs), function(*inputs), strict=True):
+        torch.testing.assert_close(got, want, rtol=1e-3, atol=1e-4)
+
+
+@pytest.mark.parametrize(
+    "shapes",
+    [((8, 40, 16), (8, 40, 16)), ((8, 1, 16), (8, 5000, 16)), ((2, 200, 512), (2, 200, 512))],
+)
+def test_where_tiles_do_not_pay_the_program_stays_as_it_was(shapes):
+    q, k = map(torch.randn, shapes)
+    compiled = compile_streamed(lambda *given: (plain(*given),), q, k, k)
+    assert not any(isinstance(kernel, Streamed) for kernel in compiled.schedule.kernels)
+
+
+def test_a_compiled_function_uses_it_and_says_so():
+    seen = []
+    inputs = heads(rows=M), heads(), heads()
+    with events.listener(seen.append), torch.no_grad():
+        got = cl.compile(causal)(*inputs)
+    (schedule,) = [event.schedule for event in seen if isinstance(event, events.Scheduled)]
+    assert [type(kernel) for kernel in schedule.kernels] == [Streamed]
+    assert "no matrix of scores" in schedule.kernels[0].why
+    torch.testing.assert_close(got, causal(*inputs), rtol=1e-4, atol=1e-5)
+
+
+def test_training_is_as_it_was_and_says_why():
+    seen = []
+    inputs = [x.requires_grad_() for x in (heads(rows=M), heads(), heads())]
+    with events.listener(seen.append):
+        cl.compile(plain)(*inputs).square().sum().backward()
+    gradients = [x.grad.clone() for x in inputs]
+    for x in inputs:
+        x.grad = None
+    plain(*inputs).square().sum().backward()
+    for got, x in zip(gradients, inputs, strict=True):
+        torch.testing.assert_close(got, x.grad, rtol=1e-3, atol=1e-4)
+
+    said = [
+        str(d.answer) for e in seen if isinstance(e, events.Scheduled) for d in e.schedule.decisions
+    ]
+    assert any("kept for backward" in text for text in said), said
+
+
+def test_a_nan_or_an_infinite_score_is_eagers():
+    q, k, v = heads(rows=M), heads(), heads()
+    q[0, 0, 3, 2], q[0, 1, 5, 2], k[1, 1, 160] = float("nan"), INF, 1e30
+    compiled = compile_streamed(lambda *given: (plain(*given),), q, k, v)
+    got, want = compiled(q, k, v)[0], plain(q, k, v)
+    assert torch.equal(got.isnan(), want.isnan())
+    torch.testing.assert_close(got, want, rtol=1e-4, atol=1e-5, equal_nan=True)
+
+
+@pytest.mark.parametrize("start", [0, 30])
+def test_random_programs(start):
+    """(`python tests/tools/random_attention.py --count 2000` runs as many as you have time for.)"""
+    outcomes = {seed: check(seed) for seed in range(start, start + 30)}
+    assert {seed: each.fault for seed, each in outcomes.items() if each.fault} == {}
+    assert sum(each.is_stream for each in outcomes.values()) > 12
