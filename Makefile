@@ -40,7 +40,7 @@ EDITION := $(filter-out en,$(firstword $(subst _, ,$(COURSE_LANGUAGE))))
 START := notebooks/$(if $(EDITION),$(EDITION)/)00_start_here.ipynb
 
 .DEFAULT_GOAL := help
-.PHONY: help setup lab instructor learner test test-browser test-fast test-all test-notebooks lint demo doctor size exercises exercises-check notebooks translations site slides test-lab clean
+.PHONY: help setup lab instructor learner test test-browser test-fast test-all test-notebooks lint demo doctor size exercises exercises-check notebooks translations site cheat-sheet slides test-lab clean
 
 help: ## what there is
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' Makefile | expand -t 24
@@ -157,6 +157,9 @@ $(SITE_STAMP): $(STAMP)
 
 site: $(SITE_STAMP) ## the course as pages to browse offline, build/site
 	$(BIN)/python docs/site/build.py
+
+cheat-sheet: $(SITE_STAMP) ## docs/cheat-sheet.html and .pdf from docs/cheat-sheet.md (the PDF needs chromium)
+	$(BIN)/python docs/site/cheat_sheet.py
 
 slides: $(SITE_STAMP) ## lessons as slides with speaker notes, build/slides (needs no network to show)
 	$(BIN)/python -m course_lib slides

@@ -45,6 +45,23 @@ def give_names(cells: list[Any]) -> None:
         seen.add(name)
 
 
+def keep_ids(cells: list[Any]) -> None:
+    """For the cells of a lesson: an id stays, also one that counts. A cell that an editor put in, or that repeats an id, gets a name."""
+    kept: set[str] = set()
+    unnamed = []
+    for cell in cells:
+        cell_id = cell.get("id")
+        counted = isinstance(cell_id, str) and _COUNTED.fullmatch(cell_id) is not None
+        if (counted or is_name(cell_id)) and cell_id not in kept:
+            kept.add(cell_id)
+        else:
+            unnamed.append(cell)
+
+    for cell in unnamed:
+        cell["id"] = first_free(described(cell).removeprefix("given-"), kept)
+        kept.add(cell["id"])
+
+
 def is_name(cell_id: Any) -> bool:
     """Whether somebody chose this id: it does not count cells, and no editor drew it."""
     return (

@@ -27,6 +27,7 @@ from typing import Any
 
 import nbformat
 
+from .anonymous import Names
 from .assembling import stubbed
 from .collect import Submission, collect, file_name
 from .corrections import Corrections
@@ -128,6 +129,8 @@ class Job:
     scheduler: str | None = None
     # what is marked again although it has not changed: "", "limits" (what a limit ended), "all"
     again: str = ""
+    # marks under drawn names; `names.csv` says whose they are
+    anonymous: bool = False
 
     @property
     def hidden(self) -> tuple[str, ...]:
@@ -149,12 +152,20 @@ def grade(job: Job, tell: Callable[[str], None]) -> Marked:
     course = lessons(job.root)
     found = collect(job.folder, course, leave_out=(job.output,))
     references = {lesson.name: without_answers(lesson) for lesson in course}
-    items = {item.key: item for item in found.submissions}
 
     _folder_for_marks(job.output)
     found.write(job.output / "collected.csv")
-    for line in found.told:
-        tell(line)
+    submissions, without = found.submissions, set(found.without_a_mark)
+    if job.anonymous:
+        names = Names(job.output)
+        without = set(map(names.called, without))
+        submissions = names.hide(submissions)
+        if found.told:  # the lines name files, and these name students
+            tell("Something was found about the files: collected.csv says what, with names")
+    else:
+        for line in found.told:
+            tell(line)
+    items = {item.key: item for item in submissions}
 
     known = journal(job.output)
     corrections = Corrections(job.output)
@@ -169,7 +180,6 @@ def grade(job: Job, tell: Callable[[str], None]) -> Marked:
     }
     todo = [item for key, item in items.items() if key not in fresh]
     tell(f"{len(items)} submissions, {len(fresh)} marked already")
-    without: set[str] = set(found.without_a_mark)
     try:
         without |= _mark_all(job, todo, references, known, tell)
     except KeyboardInterrupt:

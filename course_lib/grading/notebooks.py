@@ -18,7 +18,7 @@ from typing import Any
 
 import nbformat
 
-from .cell_ids import give_names
+from .cell_ids import give_names, keep_ids
 from .errors import CourseError as CourseError
 from .reader import read_notebook
 
@@ -218,7 +218,8 @@ def outputs_digest(nb: Notebook) -> str:
 def tidy(nb: Notebook) -> Notebook:
     """Make a notebook's file depend on its content alone: the course's kernel, no leftover metadata, and ids by rule.
 
-    An exercise's cells have names (`cell_ids`): a learner's copy is merged by them. A lesson's cells are counted.
+    Cells have names (`cell_ids`): a learner's copy of an exercise is merged by them, and a translation of a lesson finds its cells
+    by them. Those of a lesson were counted once (`cell-07`). They keep that id, wherever other cells are put in.
     """
     nb = nbformat.from_dict(nb)
     nb.metadata = nbformat.from_dict({"kernelspec": KERNELSPEC, "language_info": LANGUAGE_INFO})
@@ -229,6 +230,5 @@ def tidy(nb: Notebook) -> Notebook:
     if any(grading_metadata(cell) for cell in nb.cells):
         give_names(nb.cells)
     else:
-        for index, cell in enumerate(nb.cells):
-            cell.id = f"cell-{index:02d}"
+        keep_ids(nb.cells)
     return nb

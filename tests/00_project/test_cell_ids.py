@@ -65,6 +65,15 @@ def test_a_name_stays_when_cells_are_put_in_and_when_the_heading_changes():
     assert ids(tidy(nb)) == [*before[:2], "a-new-cell", *before[2:]]
 
 
+def test_a_lesson_keeps_its_counted_ids_when_cells_are_put_in():
+    nb = new_notebook(cells=[new_markdown_cell("One."), new_code_cell("x = 1")])
+    nb.cells[0].id, nb.cells[1].id = "cell-00", "cell-01"
+    nb.cells.insert(1, new_markdown_cell("## A new part\n\nText."))
+    nb.cells.append(new_code_cell("def half(n):\n    return n // 2"))
+    nb.cells.append(new_code_cell("y = 1", id="cell-01"))
+    assert ids(tidy(nb)) == ["cell-00", "a-new-part", "cell-01", "half", "y-1"]
+
+
 @pytest.mark.parametrize(
     "drawn", ["cell-07", "0f3a9b1c", "0b3f1c5e-9a57-4a55-8a3c-0f6d9c1b2a3d", "two words", ""]
 )

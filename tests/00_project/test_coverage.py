@@ -136,6 +136,67 @@ def test_every_lesson_and_every_text_has_points():
     assert texts == TEXTS, f"texts without a point: {sorted(TEXTS - texts)}"
 
 
+# ---- what is new in torch.compiler and torch._inductor.config ----------------------------------------------------------
+
+NEW = TABLE["new"]
+PREFIX = "torch.compiler."
+
+
+@pytest.mark.parametrize("entry", NEW, ids=lambda entry: entry["name"])
+def test_a_new_name_has_a_lesson_that_says_it_or_a_reason_for_none(entry):
+    if "lesson" not in entry:
+        assert len(entry["reason"]) > SHORTEST
+        return
+    last = entry["name"].removeprefix(PREFIX).split(".")[-1]
+    told, _ = cells_of(entry["lesson"])
+    assert any(last in cell for cell in told), f"lesson {entry['lesson']} never says {last}"
+
+
+def test_the_table_of_new_names_knows_what_the_installed_torch_has():
+    """On a newer torch than 2.13 each name is there from its version on, and not before."""
+    import torch._inductor.config as inductor
+    import torch.compiler
+
+    version = tuple(map(int, torch.__version__.split(".")[:2]))
+    for entry in NEW:
+        place, path = inductor, entry["name"].split(".")
+        if entry["name"].startswith(PREFIX):
+            place, path = torch.compiler, path[2:]
+        for part in path:
+            place = getattr(place, part, None)
+        since = tuple(map(int, entry["since"].split(".")))
+        exists = place is not None or is_setting(entry["name"], inductor)
+        assert exists or version < since, f"{entry['name']} is not in torch {torch.__version__}"
+        assert not exists or version >= since, (
+            f"{entry['name']} is in torch {torch.__version__} already"
+        )
+
+
+def is_setting(name: str, inductor: Any) -> bool:
+    """A setting may be None, and one that is private is no setting."""
+    return name in inductor._config or hasattr(inductor, name)
+
+
+def test_no_public_name_of_torch_compiler_is_forgotten():
+    import torch.compiler
+
+    noted = {
+        entry["name"].removeprefix(PREFIX) for entry in NEW if entry["name"].startswith(PREFIX)
+    }
+    new = set(torch.compiler.__all__) - OF_2_13
+    assert new <= noted, f"tests/coverage.toml does not know {sorted(new - noted)}"
+
+
+OF_2_13 = {
+    "allow_in_graph", "assume_constant_result", "compile", "config", "cudagraph_mark_step_begin", "disable",
+    "get_default_backend", "is_compiling", "is_dynamo_compiling", "is_exporting", "keep_portable_guards_unsafe",
+    "keep_tensor_guards_unsafe", "list_backends", "load_cache_artifacts", "load_compiled_function", "nested_compile_region",
+    "reset", "save_cache_artifacts", "set_default_backend", "set_enable_guard_collectives", "set_stance",
+    "skip_all_guards_unsafe", "skip_guard_on_all_nn_modules_unsafe", "skip_guard_on_globals_unsafe",
+    "skip_guard_on_inbuilt_nn_modules_unsafe", "substitute_in_graph", "wrap_numpy",
+}  # fmt: skip
+
+
 # ---- the test is tested: each gap, opened on purpose -------------------------------------------------------------------
 
 QUOTE = "a break costs every fusion across it"

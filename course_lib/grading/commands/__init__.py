@@ -1,7 +1,7 @@
 """The commands of `course`, a file a group: whose work they are.
 
-    learner     start, check, progress, update, undo, join, assemble
-    teacher     grade, collect, repair, example
+    learner     start, check, progress, certificate, feedback, update, undo, join, assemble
+    teacher     grade, gradebook, tries, certify, collect, repair, example
     author      exercises, slides
     tools       doctor, demo, bench, coverage, report, gallery
 

@@ -1,4 +1,4 @@
-"""Commands for who learns: start, check, progress, update, undo, join, assemble.
+"""Commands for who learns: start, check, progress, certificate, feedback, update, undo, join, assemble.
 
 In:  the parsed arguments. Out: the learner's copies under `work/`, what the checks say of them, and an exit status.
 PyTorch has no counterpart. nbgrader's `validate` is near to `check`, without hidden checks.
@@ -35,7 +35,14 @@ COUNTED = {
 
 def add(commands: Commands) -> None:
     add_check(commands)
-    commands.add(progress, "how far you are: points of each lesson, and what comes next")
+    add_progress(commands)
+    it = commands.add(certificate, "a page that says that you have done all of it")
+    it.add_argument("--name", default="", help="whose certificate it is")
+    it.add_argument(
+        "--page", type=Path, default=Path("certificate.html"), help="where (default: %(default)s)"
+    )
+    it = commands.add(feedback, "what to send when a lesson is wrong, unclear or too long")
+    it.add_argument("lesson", help="its number or name")
     add_start(commands)
 
     it = commands.add(
@@ -99,12 +106,14 @@ def check(args: argparse.Namespace) -> int:
     from course_lib.grading.notebooks import find_lesson, find_root, read
     from course_lib.grading.progress import digest
     from course_lib.grading.runner import Limits
+    from course_lib.grading.tries import require_a_turn
 
     lesson = find_lesson(find_root(), args.lesson)
     limits = Limits(cell_seconds=args.seconds, memory_bytes=int(args.memory * 2**30))
     path = args.notebook or learners_file(lesson)
     answers = digest(read_copy(lesson) if path == lesson.copy else read(path))
 
+    require_a_turn(lesson)
     note_when_saved(lesson, path)
     say_beside(f"{lesson}: starting Python, then every cell runs once ...")
     report = mark_exercise(lesson, path, limits, say_beside)
@@ -136,12 +145,19 @@ def remember_result(lesson: Lesson, report: Report, answers: str) -> None:
     from course_lib.grading.errors import CourseError
     from course_lib.grading.history import keep_now
     from course_lib.grading.progress import remember
+    from course_lib.grading.tries import note
 
     try:
         remember(lesson, report, answers)
+        note(lesson, report)
         keep_now(lesson, "check")
     except CourseError as problem:
         say_beside(f"course: the points are not remembered: {problem}")
+
+
+def add_progress(commands: Commands) -> None:
+    it = commands.add(progress, "how far you are: points of each lesson, and what comes next")
+    it.add_argument("--html", type=Path, metavar="FILE", help="write it as a page, too")
 
 
 @tidied
@@ -150,7 +166,54 @@ def progress(args: argparse.Namespace) -> int:
     from course_lib.grading.notebooks import find_root
     from course_lib.grading.progress import progress
 
-    print(progress(find_root()))
+    root = find_root()
+    mine = progress(root)
+    print(mine)
+    if args.html:
+        from course_lib.grading.pages import progress_page, save
+        from course_lib.grading.tries import file_of, tries_in
+
+        print(f"written: {save(args.html, progress_page(mine, tries_in(file_of(root))))}")
+    return 0
+
+
+@tidied
+def certificate(args: argparse.Namespace) -> int:
+    """Write the certificate, once all lessons are done."""
+    from datetime import UTC, datetime
+
+    from course_lib.grading.notebooks import find_root
+    from course_lib.grading.pages import certificate_page, save, statement
+    from course_lib.grading.progress import progress
+
+    today = datetime.now(UTC).date()
+    said = statement(progress(find_root()), args.name, today)
+    print(f"written: {save(args.page, certificate_page(said))}")
+    print("A teacher can sign it: `course certify`.")
+    return 0
+
+
+def feedback(args: argparse.Namespace) -> int:
+    """Print the frame of a message about a lesson, with the versions that whoever reads it must know."""
+    import platform
+    from importlib.metadata import version
+
+    from course_lib import __version__
+    from course_lib.grading.notebooks import find_lesson, find_root
+
+    root = find_root()
+    lesson = find_lesson(root, args.lesson)
+    print(f"Lesson: {lesson.name}")
+    print(
+        f"Versions: course_lib {__version__}, torch {version('torch')}, Python {platform.python_version()}"
+    )
+    print(f"System: {platform.system()} {platform.machine()}")
+    print("Section or exercise: ")
+    print("What I expected: ")
+    print("What I saw (the whole message, or a picture): ")
+    print()
+    print("Fill this in and send it to your teacher, or as an issue to where your clone came from:")
+    print("`git remote get-url origin` says where that is.")
     return 0
 
 

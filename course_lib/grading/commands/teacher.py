@@ -1,4 +1,4 @@
-"""Commands for who marks a class: grade, collect, repair, example.
+"""Commands for who marks a class: grade, gradebook, tries, certify, collect, repair, example.
 
 In:  the parsed arguments: a folder or a download of submissions. Out: marks, folders, lines about each file, and an exit status.
 Counterpart: nbgrader's `autograde`, `zip_collect` and `export`.
@@ -16,6 +16,10 @@ from . import Commands, say
 
 def add(commands: Commands) -> None:
     add_grade(commands)
+    add_gradebook(commands)
+    it = commands.add(tries, "how often and when learners checked: their logs, work/tries.jsonl")
+    it.add_argument("paths", type=Path, nargs="+", help="logs, or folders that hold some")
+    add_certify(commands)
     add_collect(commands)
 
     it = commands.add(
@@ -50,6 +54,11 @@ def add_grade(commands: Commands) -> None:
         const="limits",
         default="",
         help="mark again what a limit ended (or all), although nothing has changed",
+    )
+    it.add_argument(
+        "--anonymous",
+        action="store_true",
+        help="marks and feedback under drawn names; names.csv beside them says whose they are",
     )
     add_who_runs_them(it)
     add_limits(it)
@@ -125,6 +134,7 @@ def grade(args: argparse.Namespace) -> int:
         walled=not args.no_sandbox,
         scheduler=scheduler_of(args),
         again=args.again,
+        anonymous=args.anonymous,
     )
     marked = grade_class(job, say)
 
@@ -132,6 +142,74 @@ def grade(args: argparse.Namespace) -> int:
     if marked.without:
         print(f"no mark: {', '.join(marked.without)}")
     return 1 if marked.without else 0
+
+
+def add_gradebook(commands: Commands) -> None:
+    it = commands.add(
+        gradebook, "put the marks into a gradebook of Canvas or Moodle, for their import"
+    )
+    it.add_argument("export", type=Path, help="the gradebook as the platform exports it (.csv)")
+    it.add_argument(
+        "--grades",
+        type=Path,
+        default=Path("grades/grades.csv"),
+        help="what `course grade` wrote (default: %(default)s)",
+    )
+    it.add_argument(
+        "--written", type=Path, help="marks for written answers: student,lesson,question,points"
+    )
+    it.add_argument(
+        "--output",
+        type=Path,
+        default=Path("gradebook.csv"),
+        help="the table to import (default: %(default)s)",
+    )
+
+
+def gradebook(args: argparse.Namespace) -> int:
+    """Fill in a platform's gradebook; 0 if every mark has found its place."""
+    from course_lib.grading.gradebook import fill
+
+    done = fill(args.export, args.grades, args.output, args.written)
+    print(done)
+    print(f"written: {args.output}")
+    return 1 if any("not in it" in line or "no column" in line for line in done.said) else 0
+
+
+def tries(args: argparse.Namespace) -> int:
+    """A line for each lesson of each log; 1 where there is none."""
+    from course_lib.grading.tries import courses
+
+    found = courses(args.paths)
+    print("\n".join(map(str, found)) or "no tries: `course check` writes work/tries.jsonl")
+    return 0 if found else 1
+
+
+def add_certify(commands: Commands) -> None:
+    it = commands.add(certify, "sign a learner's certificate, or test its signature")
+    it.add_argument("page", type=Path, help="what `course certificate` wrote")
+    it.add_argument("--key", type=Path, required=True, help="a file of yours that nobody else has")
+    it.add_argument("--check", action="store_true", help="test the signature, and change nothing")
+
+
+def certify(args: argparse.Namespace) -> int:
+    """Sign a certificate, or test it: 0 if it is what the key's holder signed."""
+    from course_lib.grading.errors import CourseError
+    from course_lib.grading.pages import is_signed, key_in, save, signed
+
+    key = key_in(args.key)
+    try:
+        text = args.page.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as problem:
+        raise CourseError(f"{args.page} cannot be read ({problem}).") from None
+
+    if args.check:
+        good = is_signed(text, key, args.page)
+        print("signed with this key" if good else "NOT what was signed with this key")
+        return 0 if good else 1
+    save(args.page, signed(text, key, args.page))
+    print(f"signed: {args.page}")
+    return 0
 
 
 def require_a_sandbox() -> None:

@@ -1,0 +1,167 @@
+"""A log of the tries of `course check`, and a wait between them where a class wants one.
+
+In:  each run of `course check`, and `course.toml` at the top of the course, if there is one:
+
+         [check]
+         minutes_between = 10     # of two tries at one lesson
+         tries_a_day = 20         # at one lesson
+
+Out: `work/tries.jsonl`, a line for each try: when, which lesson, how many points; and a refusal in one sentence.
+
+Both settings are 0 at first: no wait. The log is the learner's own file: it lies in `work/`, is handed in with the notebooks if a
+teacher asks for it, and whoever wants to can edit it. It is for talking about how somebody works, not for proving anything.
+The PyTorch counterpart: none.
+"""
+
+from __future__ import annotations
+
+import json
+import tomllib
+from collections import defaultdict
+from collections.abc import Iterable
+from dataclasses import asdict, dataclass
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+from .marks import Report
+from .notebooks import CourseError, Lesson, work_folder
+
+FILE = "tries.jsonl"
+SETTINGS = "course.toml"
+
+
+@dataclass(frozen=True)
+class Limit:
+    """How often a lesson may be checked; 0: as often as one likes."""
+
+    minutes_between: float = 0
+    tries_a_day: int = 0
+
+
+@dataclass(frozen=True)
+class Try:
+    """One run of `course check`. `time` is ISO 8601, in UTC."""
+
+    time: str
+    lesson: str
+    points: float
+    out_of: float
+
+    @property
+    def moment(self) -> datetime:
+        return datetime.fromisoformat(self.time)
+
+
+def limit_of(root: Path) -> Limit:
+    """What `course.toml` says."""
+    path = root / SETTINGS
+    if not path.is_file():
+        return Limit()
+    try:
+        said = tomllib.loads(path.read_text(encoding="utf-8")).get("check", {})
+        wait, tries = said.get("minutes_between", 0), said.get("tries_a_day", 0)
+        if not wait >= 0 or not tries >= 0:
+            raise ValueError("a number is below 0")
+    except (OSError, ValueError, TypeError, AttributeError) as problem:
+        raise CourseError(
+            f"{path} cannot be used ({problem}). "
+            "It should say `[check]`, and below it `minutes_between = 10` or `tries_a_day = 20`."
+        ) from None
+    return Limit(wait, tries)
+
+
+def require_a_turn(lesson: Lesson, now: datetime | None = None) -> None:
+    """Raise CourseError where this lesson has been checked too often, with the time from which on it may be."""
+    limit = limit_of(lesson.root)
+    if limit == Limit():
+        return
+    now = now or datetime.now(UTC)
+    mine = [each.moment for each in tries_in(file_of(lesson.root)) if each.lesson == lesson.name]
+    free = next_turn(mine, limit, now)
+    if free > now:
+        minutes = -(-(free - now).total_seconds() // 60)
+        raise CourseError(
+            f"This course wants time between two tries ({SETTINGS}). "
+            f"Lesson {lesson.number} can be checked again in {minutes:.0f} minutes. "
+            "The checks that you can see run in the notebook at any time."
+        )
+
+
+def next_turn(moments: list[datetime], limit: Limit, now: datetime) -> datetime:
+    """From when on the next try is allowed."""
+    free = [now]
+    if moments:
+        free.append(max(moments) + timedelta(minutes=limit.minutes_between))
+    today = sorted(moment for moment in moments if moment > now - timedelta(days=1))
+    if limit.tries_a_day and len(today) >= limit.tries_a_day:
+        free.append(today[-limit.tries_a_day] + timedelta(days=1))
+    return max(free)
+
+
+def note(lesson: Lesson, report: Report, now: datetime | None = None) -> None:
+    """Write one try behind the others."""
+    moment = (now or datetime.now(UTC)).isoformat(timespec="seconds")
+    line = json.dumps(asdict(Try(moment, lesson.name, report.points, report.out_of)))
+    path = file_of(lesson.root)
+    try:
+        path.parent.mkdir(exist_ok=True)
+        with path.open("a", encoding="utf-8") as file:
+            file.write(f"{line}\n")
+    except OSError as problem:
+        raise CourseError(f"{path} cannot be written ({problem.strerror}).") from None
+
+
+def file_of(root: Path) -> Path:
+    return work_folder(root) / FILE
+
+
+def tries_in(path: Path) -> list[Try]:
+    """The tries of a log. A line that says something else is left out: the file is the learner's."""
+    try:
+        lines = path.read_text(encoding="utf-8", errors="replace").splitlines()
+    except OSError:
+        return []
+    return [found for line in lines if (found := try_of(line)) is not None]
+
+
+def try_of(line: str) -> Try | None:
+    try:
+        said: Any = json.loads(line)
+        found = Try(said["time"], str(said["lesson"]), float(said["points"]), float(said["out_of"]))
+        return found if found.moment.tzinfo is not None else None
+    except (ValueError, KeyError, TypeError):
+        return None
+
+
+@dataclass(frozen=True)
+class Course:
+    """One lesson's tries in one log."""
+
+    log: str
+    lesson: str
+    tries: tuple[Try, ...]
+
+    def __str__(self) -> str:
+        points = " ".join(f"{each.points:g}" for each in self.tries)
+        first, last = self.tries[0].moment, self.tries[-1].moment
+        days = (last.date() - first.date()).days + 1
+        counted = f"{len(self.tries)} {'try' if len(self.tries) == 1 else 'tries'}"
+        over = f"over {days} days" if days > 1 else f"on {first:%Y-%m-%d}"
+        return f"{self.log:<24} {self.lesson:<25} {counted:>8} {over}, points: {points}"
+
+
+def courses(paths: Iterable[Path]) -> list[Course]:
+    """The tries in these logs, or in all logs under these folders, lesson by lesson."""
+    found = []
+    for path in paths:
+        logs = sorted(path.rglob(FILE)) if path.is_dir() else [path]
+        for log in logs:
+            by_lesson: dict[str, list[Try]] = defaultdict(list)
+            for each in tries_in(log):
+                by_lesson[each.lesson].append(each)
+            name = log.parent.name if log.name == FILE else log.stem
+            for lesson, tries in sorted(by_lesson.items()):
+                in_order = sorted(tries, key=lambda each: each.moment)
+                found.append(Course(name, lesson, tuple(in_order)))
+    return found
