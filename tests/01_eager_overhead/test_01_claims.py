@@ -23,6 +23,7 @@ NOTEBOOK = Path(__file__).parents[2] / "notebooks" / "01_eager_overhead.ipynb"
 HEADINGS = [
     "Promise", "Where we are", "Predict", "By hand", "The real thing", "In torch.compile", "When it goes wrong", "Exercises",
     "Recap and self-check",
+    "What to read next",
 ]  # fmt: skip
 CHAIN = [
     eager.Step("× 1.5", ("x",), "t1"),
