@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import inspect
 import os
+import shutil
 import sys
 import textwrap
 from collections.abc import Iterator
@@ -24,7 +25,8 @@ from course_lib.bench.models import gelu_layer, random_inputs
 from course_lib.viz.pictures.capture.stack_words import in_words
 from course_lib.viz.recording import Recording
 
-WIDTH = 118
+WIDEST, NARROWEST = 118, 60
+"""Characters of a line: at most, and at least, whatever the terminal says."""
 SHAPES = ((64, 128), (128, 256), (256,))
 
 
@@ -40,15 +42,22 @@ def main() -> int:
         fresh = random_inputs(SHAPES)
         difference = (compiled(*fresh) - gelu_layer(*fresh)).abs().max().item()
 
+    most = width()
     for number, stage in enumerate(STAGES, 1):
-        print(paint(f"\n{number} {stage.__doc__} ".ljust(WIDTH, "─"), "1;36"))
+        print(paint(f"\n{number} {stage.__doc__} ".ljust(most, "─"), "1;36"))
         for line in stage(trace):
-            print(line if len(line) <= WIDTH else line[: WIDTH - 1] + "…")
+            print(line if len(line) <= most else line[: most - 1] + "…")
 
     right = difference < 1e-4
     verdict = "fine" if right else "WRONG"
     print(f"\nOn fresh inputs: largest difference from eager {difference:.1e}, {verdict}.")
     return 0 if right else 1
+
+
+def width() -> int:
+    """Characters of a line in this terminal."""
+    columns = shutil.get_terminal_size(fallback=(WIDEST, 24)).columns
+    return min(max(columns, NARROWEST), WIDEST)
 
 
 def source(trace: Recording) -> Iterator[str]:
@@ -86,7 +95,7 @@ def captured_graph(trace: Recording) -> Iterator[str]:
 def guards(trace: Recording) -> Iterator[str]:
     """Guards: the compiled code is used again while all of these hold"""
     for guard in trace.guards:
-        yield from textwrap.wrap(guard.expr, WIDTH, subsequent_indent="    ")
+        yield from textwrap.wrap(guard.expr, width(), subsequent_indent="    ")
         if guard.cause:
             place = f"{short_path(guard.cause.filename)}:{guard.cause.line}"
             yield f"        because of {place}: {guard.cause.text}"
@@ -110,7 +119,7 @@ def fusion(trace: Recording) -> Iterator[str]:
     """Which loops run together, and why"""
     for event in trace.of(events.Scheduled):
         for decision in event.schedule.decisions:
-            yield from textwrap.wrap(str(decision), WIDTH, subsequent_indent="    ")
+            yield from textwrap.wrap(str(decision), width(), subsequent_indent="    ")
 
 
 def kernels(trace: Recording) -> Iterator[str]:
@@ -129,11 +138,11 @@ def generated(trace: Recording) -> Iterator[str]:
         for kernel in event.compiled.kernels:
             yield from kernel.source.splitlines()
     for fallback in trace.of(events.FellBack):
-        yield from textwrap.wrap(f"{fallback.what}: {fallback.why}", WIDTH)
+        yield from textwrap.wrap(f"{fallback.what}: {fallback.why}", width())
 
 
 def program(trace: Recording) -> Iterator[str]:
-    """What runs in the place of the function: a head, and the program that calls the kernels"""
+    """What runs instead of the function: a head, and the program of kernels"""
     for result in trace.captures:
         yield from (*result.head.source.splitlines(), "")
     for event in trace.of(events.KernelsBuilt):

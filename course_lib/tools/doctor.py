@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import html
 import itertools
+import shutil
 import textwrap
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -101,27 +102,39 @@ def main() -> int:
 
 
 HEAD = ("item", "found", "status", "how to get it")
-WIDTHS = (17, 37, 9, 57)
-"""Of the columns, in characters."""
+WIDEST, NARROWEST = 120, 60
+"""The table's characters: what a wide terminal gets, and what it needs at least."""
+ITEM, STATUS = 17, 9
+"""Of the columns whose texts are short."""
 
 
-def as_text(findings: tuple[Finding, ...]) -> str:
-    """The table for a terminal."""
-    lines = [*text_row(*HEAD), "─" * sum(WIDTHS)]
+def widths_in(columns: int) -> tuple[int, int, int, int]:
+    """The characters of each column in a terminal that is so wide. What was found gets two parts, advice three."""
+    left = min(max(columns, NARROWEST), WIDEST) - ITEM - STATUS
+    found = left * 2 // 5
+    return ITEM, found, STATUS, left - found
+
+
+def as_text(findings: tuple[Finding, ...], columns: int | None = None) -> str:
+    """The table for a terminal, as wide as that is (or as `columns` says)."""
+    if columns is None:
+        columns = shutil.get_terminal_size(fallback=(WIDEST, 24)).columns
+    widths = widths_in(columns)
+    lines = [*text_row(widths, *HEAD), "─" * sum(widths)]
     for finding in findings:
-        lines += text_row(finding.item, finding.found, finding.status, finding.advice)
+        lines += text_row(widths, finding.item, finding.found, finding.status, finding.advice)
     return "\n".join(lines)
 
 
-def text_row(*columns: str) -> list[str]:
+def text_row(widths: tuple[int, ...], *columns: str) -> list[str]:
     """The lines of one row: a long text goes on in the next line of its column."""
     wrapped = []
-    for text, width in zip(columns, WIDTHS, strict=True):
+    for text, width in zip(columns, widths, strict=True):
         wrapped.append(textwrap.wrap(text, width - 2) or [""])
 
     rows = []
     for cells in itertools.zip_longest(*wrapped, fillvalue=""):
-        padded = [f"{cell:<{width}}" for cell, width in zip(cells, WIDTHS, strict=True)]
+        padded = [f"{cell:<{width}}" for cell, width in zip(cells, widths, strict=True)]
         rows.append("".join(padded).rstrip())
     return rows
 

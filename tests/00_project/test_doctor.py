@@ -248,3 +248,21 @@ def test_the_table_keeps_its_columns_and_the_notebooks_table_escapes():
     assert max(map(len, str(report).splitlines()[:-1])) <= 120
     html = doctor.Report((Finding("<b>", "1 < 2", "ok"),), doctor.tier())._repr_html_()
     assert "<b></td>" not in html and "1 &lt; 2" in html
+
+
+@pytest.mark.parametrize("columns", [60, 80, 100, 120, 300])
+def test_the_table_fits_the_terminal(columns, monkeypatch):
+    monkeypatch.setenv("COLUMNS", str(columns))
+    long = Finding("kernel launcher", "found " * 20, "missing", "advice " * 30)
+    lines = doctor.as_text((long,)).splitlines()
+    assert max(map(len, lines)) <= min(columns, doctor.WIDEST)
+    assert lines[0].split() == ["item", "found", "status", "how", "to", "get", "it"]
+
+
+def test_help_of_the_operator_table_is_for_who_uses_it(capsys):
+    from course_lib.tools.coverage_table import parser
+
+    said = parser().format_help()
+    assert "In: " not in said and "Out:" not in said
+    assert "compare each result with eager" in said
+    assert max(map(len, parser().description.splitlines())) <= 100

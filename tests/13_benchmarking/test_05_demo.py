@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from course_lib.tools import demo
 
 
@@ -24,10 +26,12 @@ def test_the_demo_shows_each_stage_and_checks_the_result(capsys):
     )
 
 
-def test_the_demo_fits_a_terminal_and_has_no_colour_codes_in_a_file(capsys):
+@pytest.mark.parametrize("columns", [80, 300])
+def test_the_demo_fits_a_terminal_and_has_no_colour_codes_in_a_file(capsys, monkeypatch, columns):
+    monkeypatch.setenv("COLUMNS", str(columns))
     demo.main()
     out = capsys.readouterr().out
-    assert max(map(len, out.splitlines())) <= 120
+    assert max(map(len, out.splitlines())) <= min(columns, 120)
     assert "\033" not in out
 
 
