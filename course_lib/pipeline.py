@@ -144,7 +144,7 @@ class Pipeline:
 
     def compile_for_sizes(self, gm: fx.GraphModule, codegen: str, differentiate: bool) -> Program:
         """A graph with symbolic sizes: one program for all of them; where that cannot be, one for each set of sizes."""
-        if (why := self.needs_numbers(gm, codegen, differentiate)) is None:
+        if (why := self.needs_numbers()) is None:
             try:
                 return self.compile_in_symbols(gm, codegen, differentiate)
             except sizes.NeedsNumbers as problem:
@@ -162,20 +162,14 @@ class Pipeline:
 
         return self.specialize(gm, compile_static)
 
-    def needs_numbers(self, gm: fx.GraphModule, codegen: str, differentiate: bool) -> str | None:
-        """Why this graph is not compiled in symbols, or None."""
+    def needs_numbers(self) -> str | None:
+        """Why no graph is compiled in symbols by these stages, or None."""
         ours = Pipeline()
         for stage in ("trace", "joint", "partition", "lower", "fuse", "schedule", "plan", "build"):
             if getattr(self, stage) is not getattr(ours, stage):
                 return f"the stage '{stage}' is not the library's own"
-        if codegen not in ("auto", "cpp") or self.cudagraphs or self.templates:
-            return "only kernels in C++ take all sizes"
-        if differentiate and autograd.active_module() is not None:
-            return "the graph is cut in pieces, one for each bucket of DDP"
-
-        values = [node.meta["val"] for node in gm.graph.find_nodes(op="placeholder")]
-        if any(isinstance(x, torch.Tensor) and x.device.type != "cpu" for x in values):
-            return "only kernels in C++ take all sizes"
+        if self.templates:
+            return "products are measured for one set of sizes"
         return None
 
     def compile_in_symbols(self, gm: fx.GraphModule, codegen: str, differentiate: bool) -> Program:
@@ -184,10 +178,25 @@ class Pipeline:
         lifted = autograd.lift_numbers(gm, of_sizes=True)
         graph = lifted.graph if lifted else gm
         placeholders = graph.graph.find_nodes(op="placeholder")
-        inputs = [node.meta["val"] for node in placeholders]
         if any(isinstance(n.meta["val"], torch.SymFloat) and n.users for n in placeholders):
             raise sizes.NeedsNumbers("an input is a floating-point number that changes")
 
+        inputs = [node.meta["val"] for node in placeholders]
+        program, known = self.compile_with_sizes(graph, inputs, codegen, differentiate)
+        while fixed := known.became_numbers:
+            # Some answer was right for one value of these only. So they are numbers, and the others are symbols still.
+            if len(fixed) == len(known.places):
+                raise sizes.NeedsNumbers(f"{', '.join(fixed)} can have one value only")
+            program, known = self.compile_with_sizes(graph, inputs, codegen, differentiate)
+
+        gm.meta["sizes"] = known
+        events.emit(events.SizesAreSymbols(known))
+        return with_numbers(program, lifted, gm) if lifted else program
+
+    def compile_with_sizes(
+        self, graph: fx.GraphModule, inputs: Sequence[Any], codegen: str, differentiate: bool
+    ) -> tuple[Program, sizes.Sizes]:
+        """The program, and the sizes that it is for. Each question about them has its answer when this is done."""
         known = sizes.Sizes(inputs)
         with sizes.compiling_for(known), capture.recording_mode():
             try:
@@ -199,12 +208,7 @@ class Pipeline:
             except NotImplementedError as problem:
                 raise sizes.NeedsNumbers(str(problem)) from problem
         known.open = False
-        if known.became_numbers:
-            raise sizes.NeedsNumbers(f"{', '.join(known.became_numbers)} can have one value only")
-
-        gm.meta["sizes"] = known
-        events.emit(events.SizesAreSymbols(known))
-        return with_numbers(program, lifted, gm) if lifted else program
+        return program, known
 
     def compile_forward(self, gm: fx.GraphModule, codegen: str) -> Program:
         """Without gradients: trace, then one graph."""
@@ -255,6 +259,8 @@ class Pipeline:
     def compile_kernels(self, aten: fx.GraphModule, codegen: str) -> Program:
         """Lower, schedule and build. (`codegen` "none": the graph runs as it is.)"""
         if codegen == "none":
+            if known := sizes.current():
+                return autograd.with_numbers_for_sizes(aten, known)
             _LazyGraphModule.force_recompile(aten)
             return cast(Program, torch.no_grad()(aten.forward))
 

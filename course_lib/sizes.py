@@ -16,6 +16,7 @@ In PyTorch: `torch/_inductor/sizevars.py` (`SizeVarAllocator`), `torch/fx/experi
 """
 
 import contextlib
+import copy
 import math
 import operator
 import weakref
@@ -66,6 +67,7 @@ class Sizes:
         # While this is True an answer may become a guard; afterwards nobody would check it.
         self.open = True
         self.asked: list[str] = []
+        self.answers: dict[Any, bool] = {}
 
         # capture's symbol ↔ ours; and where each of ours is found
         self.ours: dict[sympy.Symbol, SizeSymbol] = {}
@@ -91,14 +93,34 @@ class Sizes:
         known = getattr(self.env, "backed_var_to_val", None) or self.env.var_to_val
         return sympy.Integer(known[symbol])
 
+    def is_fixed(self, mine: SizeSymbol) -> bool:
+        """Was this symbol open when this began, and has some answer fixed it since?"""
+        symbol = self.theirs[mine]
+        return symbol not in self.numbers and self.is_number(symbol)
+
     @property
     def became_numbers(self) -> list[str]:
-        """The symbols that were open when this began, and that some answer has fixed since."""
-        return [
-            str(mine)
-            for mine, symbol in self.theirs.items()
-            if symbol not in self.numbers and self.is_number(symbol)
-        ]
+        """The symbols that can have one value only, as it has turned out."""
+        return [str(mine) for mine in self.theirs if self.is_fixed(mine)]
+
+    def found_in(self, inputs: Sequence[Any]) -> "Sizes":
+        """The same sizes for a graph with other inputs: fake tensors in whose shapes symbols stand, or symbols themselves.
+
+        It says where values are found; nothing is asked of it. Raises NeedsNumbers for a symbol that is not among the inputs."""
+        places: dict[SizeSymbol, Place] = {}
+        for place, value in places_in(inputs):
+            mine = self.ours.get(value.node.expr)
+            if mine is not None and (place.dim is None or mine not in places):
+                places[mine] = place
+        missing = {mine for mine in self.places.keys() - places.keys() if not self.is_fixed(mine)}
+        if missing:
+            names = ", ".join(sorted(map(str, missing)))
+            raise NeedsNumbers(f"no input of a part of the graph says how large {names} is")
+
+        there = copy.copy(self)
+        there.places = {mine: places.get(mine, self.places[mine]) for mine in self.places}
+        there.open = False
+        return there
 
     def values(self, inputs: Sequence[Any]) -> tuple[int, ...]:
         """The value of each symbol in a call, in order."""
@@ -161,8 +183,11 @@ class Sizes:
             return known
 
         now = bool(relation(sympy.Integer(hint(one)), sympy.Integer(hint(other))))
+        question = self.relation(relation, one, other)
+        if question in self.answers:
+            return now
         if self.open:
-            question = self.relation(relation, one, other)
+            self.answers[question] = now
             self.asked.append(f"{relation(formula_of(one), formula_of(other))} is {now}")
             self.env.evaluate_expr(question, hint=sympy.true if now else sympy.false)
         elif self is current():
@@ -359,6 +384,11 @@ def quotient(one: Any, other: Any) -> Any:
         divided = sympy.cancel(divided)
     _, below = divided.as_numer_denom()
     return sizes.simplest(divided) if below == 1 else None
+
+
+def expanded(size: Any) -> Any:
+    """A sum of products: `s0*s1 + s0`, not `s0*(s1 + 1)`. Equal sizes then have one formula."""
+    return size.sizes.simplest(sympy.expand(size.expr)) if isinstance(size, Size) else size
 
 
 def divided(one: Any, other: Any) -> Any:

@@ -14,7 +14,8 @@ from torch import distributed, fx
 from torch.nn.parallel import DistributedDataParallel
 from torch.utils._pytree import tree_leaves
 
-from course_lib.autograd.partition import node_bytes, part
+from course_lib import sizes
+from course_lib.autograd.partition import node_bytes, part, take_sizes
 from course_lib.autograd.runtime import Program
 from course_lib.autograd.signature import is_strided, memory
 from course_lib.capture.graph import STATE
@@ -34,6 +35,7 @@ def in_pieces(gm: fx.GraphModule, compile_piece: Callable[[fx.GraphModule], Prog
     if len(cut) == 1:
         return compile_piece(gm)
 
+    known = sizes.current()
     results = list(gm.graph.output_node().args[0])
     steps: list[Step] = []
     there: set[fx.Node] = set()
@@ -47,7 +49,7 @@ def in_pieces(gm: fx.GraphModule, compile_piece: Callable[[fx.GraphModule], Prog
         outputs = []
         for node in piece:
             used_outside = not node.users.keys() <= piece.keys()
-            if node in results or used_outside:
+            if (node in results or used_outside) and not is_size(node):
                 outputs.append(node)
 
         # An input of the graph may have become a result by a write.
@@ -55,17 +57,31 @@ def in_pieces(gm: fx.GraphModule, compile_piece: Callable[[fx.GraphModule], Prog
             node.meta["requires_grad"] = node.meta["val"].requires_grad
         there |= {*inputs, *outputs}
         graph = part(gm, inputs, outputs, more=[*piece])
+        if known is not None:
+            # What comes from an earlier piece need not say how large each symbol is.
+            take_sizes(graph.graph, known)
         steps.append(Step(inputs, outputs, compile_piece(graph)))
 
     placeholders = gm.graph.find_nodes(op="placeholder")
+    computed = [node for node in gm.graph.nodes if node.op.startswith("call_") and is_size(node)]
+    sizes_of = known and known.function([known.of(node.meta["val"]) for node in computed])
 
     def run(*args: Any) -> tuple[Any, ...]:
         values = dict(zip(placeholders, args, strict=True))
+        numbers = () if known is None else known.values(args)
+        if sizes_of is not None:
+            values.update(zip(computed, sizes_of(args), strict=True))
         for inputs, outputs, program in steps:
-            values.update(zip(outputs, program(*map(values.__getitem__, inputs)), strict=True))
+            given = map(values.__getitem__, inputs)
+            values.update(zip(outputs, program(*given, *numbers), strict=True))
         return tuple(map(values.__getitem__, results))
 
     return run
+
+
+def is_size(node: fx.Node) -> bool:
+    """True for a node that is a symbolic size, or is computed of some: each call computes it in front of all pieces."""
+    return isinstance(node.meta.get("val"), (torch.SymInt, torch.SymFloat))
 
 
 def active_module() -> Any:
@@ -139,7 +155,7 @@ def lives_of_others(operations: Sequence[fx.Node]) -> list[range]:
     places = {node: place for place, node in enumerate(operations)}
     lives = []
     for node, place in places.items():
-        if not isinstance(node.meta.get("val"), torch.Tensor):
+        if not is_size(node) and not isinstance(node.meta.get("val"), torch.Tensor):
             used = [places.get(user, place) for user in node.users]
             lives.append(range(place, max(used, default=place)))
     return lives

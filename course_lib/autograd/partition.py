@@ -81,6 +81,7 @@ def partition(joint: fx.GraphModule, may_recompute: Callable[[fx.Node], bool]) -
     known = sizes.current()
     if known is not None:
         take_sizes(second.graph, known)
+        known = known.found_in([node.meta["val"] for node in ends.inputs])
     return Partition(first, second, tuple(saved), places, recomputed, known)
 
 

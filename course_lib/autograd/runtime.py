@@ -7,7 +7,7 @@ In PyTorch: `torch/_functorch/_aot_autograd/runtime_wrappers.py` (`AOTDispatchAu
 
 import itertools
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -305,28 +305,44 @@ def differentiable(
 
 
 def with_numbers_for_sizes(graph: fx.GraphModule, known: Any) -> Program:
-    """A traced graph run operation by operation. Its last inputs are the numbers that its symbolic sizes are in a call."""
-    count = len(known.places)
+    """A traced graph run operation by operation, with the numbers of a call in the place of its symbolic sizes.
+    Raises NeedsNumbers where no input says how large one is."""
+    there = known.found_in([node.meta["val"] for node in graph.graph.find_nodes(op="placeholder")])
+    formulas = formulas_in(graph.graph)
+    numbers_of = there.function(tuple(map(known.of, formulas.values())))
 
     class Interpreter(fx.Interpreter):
-        numbers: tuple[int, ...] = ()
+        numbers: Mapping[str, Any] = {}
 
         def fetch_args_kwargs_from_env(self, n: fx.Node) -> Any:
             found = super().fetch_args_kwargs_from_env(n)
             return fx.node.map_aggregate(found, self.number)
 
         def number(self, value: Any) -> Any:
-            if not isinstance(value, (torch.SymInt, torch.SymFloat)):
-                return value
-            return known.function_of_values((known.of(value),))(*self.numbers)[0]
+            is_formula = isinstance(value, (torch.SymInt, torch.SymFloat))
+            return self.numbers[str(value)] if is_formula else value
 
     def run(*args: Any) -> tuple[Any, ...]:
         interpreter = Interpreter(graph)
-        interpreter.numbers = tuple(args[len(args) - count :])
+        interpreter.numbers = dict(zip(formulas, numbers_of(args), strict=True))
         with torch.no_grad():
             return tuple(interpreter.run(*args))
 
     return run
+
+
+def formulas_in(graph: fx.Graph) -> dict[str, Any]:
+    """Every symbolic size among the arguments of a graph's operations, by its text."""
+    found: dict[str, Any] = {}
+
+    def note(value: Any) -> Any:
+        if isinstance(value, (torch.SymInt, torch.SymFloat)):
+            found[str(value)] = value
+        return value
+
+    for node in graph.nodes:
+        fx.node.map_aggregate((node.args, node.kwargs), note)
+    return found
 
 
 def hooks_for_saved_tensors() -> bool:

@@ -84,7 +84,7 @@ def trace(
         try:
             inputs = [t.detach() if isinstance(t, torch.Tensor) else t for t in fakes]
             # The graph's Python is written when somebody calls it or looks at it.
-            with _use_lazy_graph_module(True), quiet(), any_formula_of_sizes():
+            with _use_lazy_graph_module(True), quiet(), any_formula_of_sizes(), rules_for_sizes():
                 traced = make_fx(tracing.run)(*inputs)
         except (RuntimeError, ValueError, ArithmeticError) as problem:
             # a backward that fails, or is of nothing; odd memory
@@ -477,6 +477,14 @@ def any_formula_of_sizes() -> Iterator[None]:
         yield
     finally:
         proxy_tensor._build_proxy_for_sym_expr = before
+
+
+def rules_for_sizes() -> contextlib.AbstractContextManager[Any]:
+    """Operators that torch writes in C++ for plain numbers, and again in Python for all sizes (`pad`, `interpolate`): take these."""
+    if sizes.current() is None:
+        return contextlib.nullcontext()
+    rules: contextlib.AbstractContextManager[Any] = torch._C._EnablePythonDispatcher()
+    return rules
 
 
 def write_sizes_out(graph: fx.Graph) -> None:

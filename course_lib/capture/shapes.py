@@ -125,11 +125,15 @@ class Shapes:
         """A fake like `tensor`, with symbolic sizes where they are wanted."""
         sizes = tuple(tensor.shape)
         self.history.meet(source, sizes)
-        promised, wished = marks(tensor)
+        promised, wished, static = marks(tensor)
         symbolic = [
-            self.history.is_symbolic(source, d, size, promised | wished)
+            d not in static - promised
+            and self.history.is_symbolic(source, d, size, promised | wished)
             for d, size in enumerate(sizes)
         ]
+        ranges = ranges_of(tensor)
+        for dim, limits in ranges.items():
+            keep_in_range(f"{source.shown}.shape[{dim}]", sizes[dim], limits)
         if not any(symbolic) or isinstance(tensor, torch.nn.Parameter):
             return self.mode.from_tensor(tensor, static_shapes=True)
         context = StatelessSymbolicContext(
@@ -143,6 +147,8 @@ class Shapes:
                 self.marked |= {symbol} if dim in promised else set()
                 texts = f"{source.expr}.shape[{dim}]", f"{source.shown}.shape[{dim}]"
                 self.found[symbol] = Origin(size, texts, SIZE, (fake, dim))
+                if dim in ranges:
+                    note_range(size, ranges[dim])
         for stride in fake.stride():
             if isinstance(stride, torch.SymInt) and not stride.node.expr.free_symbols <= set(
                 self.found
@@ -300,15 +306,59 @@ def finite_value(function: Any, hints: Sequence[Any]) -> Any:
         return None
 
 
-def marks(tensor: torch.Tensor) -> tuple[set[int], set[int]]:
-    """Two sets of dimensions: those that `mark_dynamic` named, and those that `maybe_mark_dynamic` named (ours or torch's)."""
+class Marks(NamedTuple):
+    """Dimensions that `mark_dynamic`, `maybe_mark_dynamic` and `mark_static` named (ours or torch's)."""
+
+    promised: set[int]
+    wished: set[int]
+    static: set[int]
+
+
+def marks(tensor: torch.Tensor) -> Marks:
+    """The marks that a tensor carries."""
 
     def dimensions(*names: str) -> set[int]:
         return {d for name in names for d in getattr(tensor, name, ())}
 
     promised = dimensions("_course_dynamic", "_dynamo_dynamic_indices")
     wished = dimensions("_course_maybe_dynamic", "_dynamo_weak_dynamic_indices")
-    return promised, wished
+    static = dimensions("_course_static", "_dynamo_static_indices")
+    return Marks(promised, wished, static)
+
+
+class Range(NamedTuple):
+    """The smallest and the largest size that `mark_dynamic` promised; None: no such limit."""
+
+    min: int | None
+    max: int | None
+
+
+def ranges_of(tensor: torch.Tensor) -> dict[int, Range]:
+    """The ranges that `mark_dynamic(..., min=, max=)` gave, ours or torch's, by dimension."""
+    found = {each.dim: Range(each.min, each.max) for each in getattr(tensor, "_dynamo_dynamic_range", ())}
+    found |= {d: Range(*limits) for d, limits in getattr(tensor, "_course_range", {}).items()}
+    return {dim: limits for dim, limits in found.items() if limits != (None, None)}
+
+
+def keep_in_range(size: str, value: int, limits: Range) -> None:
+    """Raise ConstraintViolationError for a size that was promised not to come."""
+    too_small = limits.min is not None and value < limits.min
+    too_large = limits.max is not None and value > limits.max
+    if too_small or too_large:
+        low = limits.min if limits.min is not None else 0
+        high = "" if limits.max is None else f" to {limits.max}"
+        raise ConstraintViolationError(
+            f"{size} was marked as dynamic from {low}{high}, but is {value}: "
+            "give mark_dynamic the range that comes"
+        )
+
+
+def note_range(size: torch.SymInt, limits: Range) -> None:
+    """From now on torch's `ShapeEnv` knows the range: it is a guard, and whatever follows from it needs none."""
+    if limits.min is not None:
+        bool(size >= limits.min)
+    if limits.max is not None:
+        bool(size <= limits.max)
 
 
 def broken_promise(size: str, value: int, at: Location | None) -> ConstraintViolationError:

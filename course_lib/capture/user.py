@@ -51,8 +51,16 @@ def disallow_in_graph(function: F) -> F:
     return function
 
 
-def mark_dynamic(tensor: torch.Tensor, dim: int | tuple[int, ...] | list[int]) -> None:
+def mark_dynamic(
+    tensor: torch.Tensor,
+    dim: int | tuple[int, ...] | list[int],
+    min: int | None = None,
+    max: int | None = None,
+) -> None:
     """From the first capture on, treat these dimensions of `tensor` as symbolic.
+
+    min, max: the smallest and the largest size that will come. What holds for all of these needs no guard of its own.
+    A tensor with another size raises ConstraintViolationError where it is compiled.
 
     It is a promise: a compile raises ConstraintViolationError where the program makes a constant of such a size. Sizes 0 and 1
     are always constants, parameters have constant sizes, and `dynamic=False` is stronger than a mark (in torch it is not);
@@ -60,6 +68,20 @@ def mark_dynamic(tensor: torch.Tensor, dim: int | tuple[int, ...] | list[int]) -
     In PyTorch: `torch/_dynamo/decorators.py`, `mark_dynamic`.
     """
     mark(tensor, "_course_dynamic", dim)
+    if min is not None or max is not None:
+        ranges = dict.fromkeys(dimensions(tensor, dim), (min, max))
+        setattr(tensor, "_course_range", getattr(tensor, "_course_range", {}) | ranges)
+
+
+def mark_static(
+    tensor: torch.Tensor, dim: int | tuple[int, ...] | list[int] | None = None
+) -> None:
+    """These dimensions of `tensor` (None: all) are numbers, also under `dynamic=True`, and also where they have changed.
+    `mark_dynamic` is stronger.
+
+    In PyTorch: `torch/_dynamo/decorators.py`, `mark_static`.
+    """
+    mark(tensor, "_course_static", tuple(range(tensor.ndim)) if dim is None else dim)
 
 
 def maybe_mark_dynamic(tensor: torch.Tensor, dim: int | tuple[int, ...] | list[int]) -> None:
@@ -73,8 +95,13 @@ def maybe_mark_dynamic(tensor: torch.Tensor, dim: int | tuple[int, ...] | list[i
 def mark(tensor: torch.Tensor, name: str, dim: int | tuple[int, ...] | list[int]) -> None:
     """Add these dimensions to a set that the tensor carries."""
     known: frozenset[int] = getattr(tensor, name, frozenset())
+    setattr(tensor, name, known | dimensions(tensor, dim))
+
+
+def dimensions(tensor: torch.Tensor, dim: int | tuple[int, ...] | list[int]) -> set[int]:
+    """These dimensions, counted from the front."""
     dims = (dim,) if isinstance(dim, int) else dim
-    setattr(tensor, name, known | {d % tensor.ndim for d in dims})
+    return {d % tensor.ndim for d in dims}
 
 
 FUNCTIONS[is_compiling] = always(True)

@@ -26,7 +26,7 @@ from course_lib.lowering.ir import Buffer
 from course_lib.lowering.reduction_kinds import KINDS, SUM, ReductionKind
 from course_lib.scheduling.expressions import Expr, loads
 from course_lib.scheduling.kernel import FusedKernel, Loop, Step
-from course_lib.sizes import hint, is_symbolic, quotient, surely
+from course_lib.sizes import hint, is_symbolic, quotient, same, surely
 
 # Starting the threads costs about 2 µs: below this many elements one thread is faster
 PARALLEL_FROM = 16 * 1024
@@ -78,7 +78,7 @@ def shape_of(kernel: FusedKernel, trees: Mapping[Step, Expr]) -> Shape:
 def are_neighbours(indices: Collection[sympy.Expr], loop: Loop) -> bool:
     """True if the next iteration of `loop` reads the next element, by one of the indices."""
     steps = [Linear.of(index, {loop.symbol}).coefficient(loop.symbol) for index in indices]
-    return 1 in steps
+    return any(same(step, 1) for step in steps)
 
 
 class Load(NamedTuple):
@@ -300,7 +300,7 @@ class Planner:
     def walks_along(self, index: sympy.Expr, loop: Loop) -> bool:
         """True if neighbours along `loop` are neighbours in memory, and nothing in the index is looked up."""
         linear = Linear.of(index, {loop.symbol})
-        if linear.coefficient(loop.symbol) != 1 or not linear.is_affine_in(loop.symbol):
+        if not same(linear.coefficient(loop.symbol), 1) or not linear.is_affine_in(loop.symbol):
             return False
         return index.free_symbols <= {each.symbol for each in self.kernel.loops}
 

@@ -203,6 +203,10 @@ class Printer:
             self.sizes[number] = self.unique(f"n{len(self.sizes)}")
         return self.sizes[number]
 
+    def size_as_divisor(self, number: Any) -> str:
+        """The same behind / or %."""
+        return self.divisor(number.expr) if isinstance(number, Size) else self.size(number)
+
     def size_symbol(self, symbol: SizeSymbol) -> str:
         """The name of the argument that holds a symbolic size."""
         if symbol not in self.size_symbols:

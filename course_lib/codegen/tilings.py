@@ -7,35 +7,52 @@ In PyTorch: `torch/_inductor/runtime/triton_heuristics.py` (`triton_config`, `_p
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import NamedTuple
+from dataclasses import dataclass, fields, replace
+from typing import Any, NamedTuple, Self
 
 from course_lib.lowering.indexing import power_of_two
+from course_lib.sizes import hint, is_symbolic, same
 
 STEP = 32  # Columns of a tile where rows are neighbours; it has as many rows, or more
 LARGEST_TILE = 1 << 20  # Triton allows no more elements in one tile
 MANY_ROWS = 4096  # Fewer rows: more programs, each with fewer rows and more columns
 ELEMENTS = 1024  # Of a tile without columns
 LOOPED_COLUMNS = 2048  # Of a tile that walks along a long row
+LEAST_INTERPRETED = 2048  # In the interpreter, where a kernel that is compiled for few elements may get many
 
 
 @dataclass(frozen=True)
 class Tiling:
-    """What the launcher must know: the elements along each direction of the tile."""
+    """What the launcher must know: the elements along each direction of the tile.
 
-    rows: int
+    These may be formulas of sizes. A tile is then chosen for the call that is compiled, and serves all others;
+    how many programs there are is another number in each call."""
+
+    rows: Any
     # 0 for a kernel without a reduction
-    columns: int
+    columns: Any
     persistent: bool = False
     # Rows, not columns, lie side by side in memory
     across: bool = False
     # Programs that walk along `rows`, if each does so
-    chunks: int = 0
+    chunks: Any = 0
+
+    @property
+    def in_this_call(self) -> Self:
+        """The same with the numbers of the call that is compiled in the place of formulas."""
+        return replace(self, **{each.name: hint(getattr(self, each.name)) for each in fields(self)})
+
+    @property
+    def reduces(self) -> bool:
+        return not same(self.columns, 0)
 
     def meta(self, interpreted: bool) -> dict[str, int]:
         """Tile sizes. In the interpreter a program costs a millisecond whatever its tile: a few large ones."""
-        if not self.columns:
-            all_rows = power_of_two(min(self.rows, LARGEST_TILE))
+        rows = hint(self.rows)
+        if interpreted and is_symbolic(self.rows):
+            rows = max(rows, LEAST_INTERPRETED)
+        if not self.reduces:
+            all_rows = power_of_two(min(rows, LARGEST_TILE))
             return {"BLOCK": all_rows if interpreted else ELEMENTS}
 
         columns = self.step(interpreted)
@@ -43,25 +60,26 @@ class Tiling:
             columns = power_of_two(self.columns)
         least = 1
         if self.across:
-            least = STEP if self.rows > MANY_ROWS else 16
+            least = STEP if rows > MANY_ROWS else 16
 
-        room = 4096 if self.chunks else 2048
+        room = 2048 if same(self.chunks, 0) else 4096
         if interpreted:
             room = LARGEST_TILE
-        rows = max(least, room // columns)
-        return {"ROWS": min(power_of_two(self.rows), rows), "COLUMNS": columns}
+        most = max(least, room // columns)
+        return {"ROWS": min(power_of_two(rows), most), "COLUMNS": columns}
 
     def step(self, interpreted: bool) -> int:
         """Columns that a program takes at a time while it walks along a row."""
         if interpreted:
-            return LARGEST_TILE // STEP
+            columns = max(power_of_two(hint(self.columns)), LEAST_INTERPRETED)
+            return min(LARGEST_TILE // STEP, columns)
         if not self.across:
             return LOOPED_COLUMNS
-        return STEP if self.rows > MANY_ROWS else 128
+        return STEP if hint(self.rows) > MANY_ROWS else 128
 
-    def programs(self, meta: Mapping[str, int]) -> int:
+    def programs(self, meta: Mapping[str, int]) -> Any:
         """How many programs are started."""
-        if self.chunks:
+        if not same(self.chunks, 0):
             return self.chunks
         size = meta["ROWS"] if "ROWS" in meta else meta.get("BLOCK", 1)
         return divided_up(self.rows, size)
@@ -69,16 +87,16 @@ class Tiling:
     def warps(self, meta: Mapping[str, int]) -> int:
         """Threads for a tile, in units of 32: eight to thirty-two elements for each thread."""
         each = 256
-        if self.chunks and meta["ROWS"] > 1:
+        if not same(self.chunks, 0) and meta["ROWS"] > 1:
             each = 1024
-        elif self.persistent or self.across or not self.columns:
+        elif self.persistent or self.across or not self.reduces:
             each = 512
         return min(16, max(4, math.prod(meta.values()) // each))
 
 
-def divided_up(count: int, size: int) -> int:
+def divided_up(count: Any, size: int) -> Any:
     """How many parts of this size there are, the last one perhaps not full."""
-    return -(-count // size)
+    return (count + size - 1) // size
 
 
 class Choice(NamedTuple):

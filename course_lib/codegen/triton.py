@@ -33,6 +33,7 @@ from course_lib.lowering.indexing import contiguous, power_of_two
 from course_lib.lowering.ir import Buffer
 from course_lib.scheduling.expressions import Expr
 from course_lib.scheduling.kernel import FusedKernel, Loop, Step
+from course_lib.sizes import Size, same
 
 # Tests, lessons and exercises take these from here, with the printer.
 __all__ = [
@@ -51,7 +52,7 @@ class TritonSource(KernelSource):
     """A kernel's source, with what is needed to start it and to compile it without tensors."""
 
     tiling: Tiling = Tiling(1, 0)
-    # Triton's name of each pointer argument's type: '*fp32'
+    # Triton's name of the type of each argument that is no constant: '*fp32'; 'i32' for a symbolic size
     types: tuple[str, ...] = ()
 
 
@@ -87,7 +88,7 @@ class TritonKernel(TritonReductions):
         self.pointers = {name: self.unique(name) for name in self.passed}
         self.pointers |= {new: self.pointers[old] for new, old in self.in_place.items()}
 
-        self.line("@triton.jit")
+        self.note_sizes_of_grid()
         with self.block(""):  # its opening is known when the sizes are
             if self.plan.product:
                 self.print_product(self.plan.product)
@@ -96,12 +97,13 @@ class TritonKernel(TritonReductions):
             else:
                 self.print_rows()
                 self.print_phases()
-        self.lines[1:2] = self.opening()
+        self.lines[:1] = self.opening()
         self.lines[:0] = [Line(0, text) for text in self.header()]
 
         source, line_of = self.layout("    ")
         types = [POINTERS[self.buffers[name].dtype] for name in self.passed]
         types += ["*i64"] * len(self.behind_buffers)
+        types += [self.type_of_sizes.replace("nt", "")] * len(self.size_symbols)
         return TritonSource(
             name=self.name,
             language="triton",
@@ -110,6 +112,7 @@ class TritonKernel(TritonReductions):
             line_of=line_of,
             checked=bool(self.checks),
             sizes=tuple(self.sizes),
+            symbols=tuple(self.size_symbols),
             tiling=self.tiling,
             types=tuple(types),
         )
@@ -124,6 +127,17 @@ class TritonKernel(TritonReductions):
             names.append("sizes")
         return names
 
+    @property
+    def type_of_sizes(self) -> str:
+        """What a symbolic size is in the kernel."""
+        return "int64" if self.plan.needs_64_bits else "int32"
+
+    def note_sizes_of_grid(self) -> None:
+        """The kernel is given all sizes that say how many programs there are, whether or not its text needs them."""
+        for count in (self.tiling.rows, self.tiling.chunks):
+            if isinstance(count, Size):
+                self.size(count)
+
     def opening(self) -> list[Line]:
         """`def` with all parameters, and the sizes that are among them."""
         tile = ["BLOCK"]
@@ -134,9 +148,14 @@ class TritonKernel(TritonReductions):
 
         parameters = [self.pointers[name] for name in self.passed]
         parameters += self.behind_buffers
+        symbols = self.size_symbols.values()
+        parameters += [f"{name}: tl.{self.type_of_sizes}" for name in symbols]
         parameters += [f"{name}: tl.constexpr" for name in tile]
 
-        lines = [Line(0, f"def {self.name}({', '.join(parameters)}):")]
+        # Triton would compile anew for a size of 1, and for multiples of 16.
+        quoted = ", ".join(f'"{name}"' for name in symbols)
+        decorator = f"@triton.jit(do_not_specialize=[{quoted}])" if symbols else "@triton.jit"
+        lines = [Line(0, decorator), Line(0, f"def {self.name}({', '.join(parameters)}):")]
         for n, (number, name) in enumerate(self.sizes.items()):
             lines.append(Line(1, self.load_size(n, number, name)))
         return lines
@@ -312,9 +331,9 @@ class TritonKernel(TritonReductions):
         """One running number taken apart: each loop's symbol is a digit of it."""
         strides = contiguous([loop.size for loop in loops])
         for loop, stride in zip(loops, strides, strict=True):
-            digit = number if stride == 1 else f"{number} // {self.size(stride)}"
+            digit = number if same(stride, 1) else f"{number} // {self.size_as_divisor(stride)}"
             if loop is not loops[0]:
-                digit = f"{digit} % {self.size(loop.size)}"
+                digit = f"{digit} % {self.size_as_divisor(loop.size)}"
             self.line(f"{loop.symbol} = {digit}")
 
     def print_whole_row(self, plan: TritonPass) -> None:

@@ -9,29 +9,32 @@ In PyTorch: `torch/_inductor/choices.py`, `InductorChoices.should_use_persistent
 `torch/_inductor/codegen/simd.py`, `SIMDScheduling.select_tiling`.
 """
 
-from collections.abc import Mapping, Sequence
+import operator
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import sympy
 import torch
 
 from course_lib.codegen.loops import Phase, iterations, phases, reduction
-from course_lib.codegen.tilings import PRODUCT_STEP, STEP, ProductTiling, Tiling
+from course_lib.codegen.tilings import LARGEST_TILE, PRODUCT_STEP, STEP, ProductTiling, Tiling
 from course_lib.lowering.indexing import Linear
 from course_lib.lowering.ir import Buffer, Product
 from course_lib.lowering.reduction_kinds import MAX, SUM
 from course_lib.scheduling.expressions import Expr, TreeBuilder, loads, symbols_of
 from course_lib.scheduling.kernel import FusedKernel, Loop, Step
+from course_lib.scheduling.memory import extent
 from course_lib.scheduling.products import allows_tf32
 from course_lib.scheduling.split import rows_are_neighbours
+from course_lib.sizes import hint, is_symbolic, quotient, surely
 
 # Longest row that is held in registers
 PERSISTENT = 16 * 1024
 # The same where rows are neighbours, if a row is walked more than once
 PERSISTENT_ACROSS = 512
-# From here on numbers need 64 bits
-LARGEST = 2**31
+# From here on numbers need 64 bits: the last tile counts on behind the end
+LARGEST = 2**31 - LARGEST_TILE
 
 
 class Directions(NamedTuple):
@@ -90,8 +93,7 @@ class TritonPlanner:
 
         # Along k a product counts by itself.
         counted = kernel.rows if self.product else kernel.loops
-        sizes = [buffer.numel for buffer in buffers.values()]
-        self.needs_64_bits = max([iterations(counted), *sizes]) >= LARGEST
+        self.needs_64_bits = is_any_large([iterations(counted), *map(extent, buffers.values())])
 
     def loops_to_walk(self) -> tuple[Loop, ...]:
         """The rows over which sums are gathered on the way: each program walks along its chunk of them."""
@@ -107,11 +109,14 @@ class TritonPlanner:
     def choose_tiling(self) -> Tiling:
         """One tile for each program: of elements, of rows that fit in registers, or of a part of a long row."""
         rows = iterations(self.walked or self.kernel.rows)
-        columns = max(1, iterations(self.kernel.columns))
         if not self.kernel.columns:
             return Tiling(rows, 0)
         if self.product:
             return self.tiling_of_product(self.product)
+
+        columns: Any = iterations(self.kernel.columns)
+        if not is_symbolic(columns):
+            columns = max(1, columns)
 
         if self.walked:
             chunks = iterations(self.kernel.rows) // rows
@@ -123,7 +128,10 @@ class TritonPlanner:
             # A row that is walked once needs no registers.
             passes = [phase for phase in self.phases if phase.columns]
             longest = PERSISTENT_ACROSS if len(passes) > 1 else STEP
-        return Tiling(rows, columns, persistent=columns <= longest, across=across_rows)
+
+        # Registers are given out when a kernel is compiled. Of a symbolic length nobody knows how many it takes.
+        fits = not is_symbolic(columns) and columns <= longest
+        return Tiling(rows, columns, persistent=fits, across=across_rows)
 
     def tiling_of_product(self, product: Step) -> ProductTiling:
         """A tile of the result for each program."""
@@ -236,6 +244,25 @@ class TritonPlanner:
         """True if a value differs along one of the loops."""
         symbols = symbols_of(tree, self.trees)
         return not symbols.isdisjoint(loop.symbol for loop in loops)
+
+
+def is_any_large(counts: Iterable[Any]) -> bool:
+    """Does one of these numbers need 64 bits? Of a symbolic one the answer is a guard, if it is not surely the smaller of two."""
+    known: list[Any] = []
+    for count in sorted(counts, key=hint, reverse=True):
+        if any(is_no_larger(count, other) for other in known):
+            continue
+        if count >= LARGEST:
+            return True
+        known.append(count)
+    return False
+
+
+def is_no_larger(count: Any, other: Any) -> bool:
+    """True if `other` is `count` times something, or `count` and something, for all sizes."""
+    times = quotient(other, count)
+    is_part = times is not None and surely(operator.ge, times, 1)
+    return is_part or surely(operator.ge, other - count, 0)
 
 
 def only_reduces(phase: Phase) -> bool:

@@ -276,7 +276,9 @@ class Wrapper:
         problem = self.problem(kernel) if source.checked else ""
         if problem:
             passed.append(problem)
-        if source.symbols:
+        if source.language == "triton":
+            passed += [str(self.size_symbol(symbol)) for symbol in source.symbols]
+        elif source.symbols:
             passed.append(self.sizes_of_kernel(source.symbols))
         if source.sizes:
             sizes = torch.tensor(source.sizes, device=kernel.device)

@@ -8,6 +8,7 @@ reads `rows` first and then `x` there (`ops.indirect`).
 In PyTorch: `torch/_inductor/lowering.py` (`pointwise_cat`, `constant_pad_nd`, `rev`, `gather`, `index_impl`).
 """
 
+import operator
 from collections.abc import Callable, Sequence
 from functools import reduce
 from itertools import accumulate
@@ -22,6 +23,7 @@ from course_lib.lowering.formulas import NoLoopForm, Term
 from course_lib.lowering.ir import Index, View
 from course_lib.lowering.lower import Lowering, element, lowers
 from course_lib.lowering.ops import Handler, Value, add
+from course_lib.sizes import surely
 
 aten = torch.ops.aten
 MOST_PARTS = 8  # Of a `cat`: each element is asked which part it lies in
@@ -53,7 +55,7 @@ def cat(low: Lowering, node: fx.Node, tensors: Sequence[View], dim: int = 0) -> 
     dim %= max(fake.ndim, 1)
 
     # A tensor of shape [0] may stand beside others of any rank. It has nothing to give.
-    parts = [t for t in tensors if t.shape != (0,) or fake.ndim == 1]
+    parts = [t for t in tensors if len(t.shape) == fake.ndim]
     if len(parts) > MOST_PARTS:
         raise NoLoopForm(
             "a loop would ask each element which of so many parts it is in: it runs as torch's own operator"
@@ -103,9 +105,9 @@ def constant_pad_nd(
 
         tests = []
         for i, before, after, size in zip(there, left, right, x.shape, strict=True):
-            if before > 0:
+            if not surely(operator.le, before, 0):
                 tests.append(place(ops, i) >= 0)
-            if after > 0:
+            if not surely(operator.le, after, 0):
                 tests.append(place(ops, i) < size)
 
         def load() -> Value:

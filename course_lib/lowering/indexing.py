@@ -18,7 +18,7 @@ from torch.utils._sympy.functions import FloorDiv, Mod
 
 from course_lib import sizes
 from course_lib.lowering.ops import add, terms
-from course_lib.sizes import from_formula, quotient, surely
+from course_lib.sizes import from_formula, quotient, same, surely
 
 ZERO = sympy.Integer(0)
 
@@ -63,7 +63,7 @@ class Linear(NamedTuple):
     def make(terms: Mapping[sympy.Expr, Any], constant: Any = 0) -> "Linear":
         """The sum with its terms in one order, so that equal sums are equal objects."""
 
-        kept = [(atom, c) for atom, c in terms.items() if c != 0]
+        kept = [(atom, c) for atom, c in terms.items() if not same(c, 0)]
         if len(kept) > 1:
             kept.sort(key=by_name)
         return Linear(tuple(kept), constant)
@@ -146,11 +146,11 @@ def unflatten(
     `extent` says how far each symbol of `flat` counts. Each term goes, like a digit, to the dimension whose stride it is a
     multiple of: 768*i0 + i1 is [i0, i1] in a tensor with strides [768, 1], if i1 < 768. Uneven digits take // and %.
     """
-    if 0 in shape:
+    if any(same(size, 0) for size in shape):
         return (ZERO,) * len(shape)
 
     # The dimensions that count, the one with the longest steps first
-    order = [d for d in range(len(shape)) if shape[d] != 1]
+    order = [d for d in range(len(shape)) if not same(shape[d], 1)]
     order.sort(key=lambda d: -stride[d])
     dims = [Dimension(shape[d], stride[d]) for d in order]
 
@@ -168,7 +168,7 @@ def divided_digits(flat: sympy.Expr, dims: Sequence[Dimension]) -> list[sympy.Ex
 
     digits = []
     for rest, dim in zip(rests, dims, strict=False):
-        digits.append(rest if dim.stride == 1 else FloorDiv(rest, dim.stride))
+        digits.append(rest if same(dim.stride, 1) else FloorDiv(rest, dim.stride))
     return digits
 
 
@@ -196,7 +196,7 @@ def even_digits(
 
     # The constant is shared out like a number among its digits. None may overflow into the next.
     for n, dim in enumerate(dims):
-        if constant != 0:
+        if not same(constant, 0):
             if not isinstance(constant, int) or constant < 0:
                 return None
             digit, constant = divmod(constant, dim.stride)
@@ -205,7 +205,7 @@ def even_digits(
         if not surely(operator.lt, largest[n], dim.size):
             return None
 
-    if constant != 0:
+    if not same(constant, 0):
         return None
     return [sympy.sympify(i) for i in index]
 

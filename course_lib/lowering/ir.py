@@ -127,7 +127,7 @@ class View:
     def broadcast(self, index: Index) -> list[sympy.Expr]:
         """The part of a larger tensor's `index` that counts here."""
         index = index[len(index) - len(self.shape) :]
-        return [ZERO if size == 1 else i for i, size in zip(index, self.shape, strict=True)]
+        return [ZERO if same(size, 1) else i for i, size in zip(index, self.shape, strict=True)]
 
 
 @dataclass(frozen=True, eq=False)

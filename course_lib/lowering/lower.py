@@ -238,7 +238,7 @@ class Lowering:
     def buffer(self, layout: Buffer) -> Buffer:
         """New memory, with a name nobody has."""
         for size, stride in zip(layout.shape, layout.stride, strict=True):
-            if stride == 0 and size > 1:
+            if sizes.same(stride, 0) and size > 1:
                 raise NotImplementedError(
                     "a new tensor whose elements share memory (torch 2.11 says so of `select_scatter`)"
                 )
@@ -320,7 +320,7 @@ class Lowering:
             return [positions[n] for n in order]
 
         # A single element: nothing to combine.
-        if all(shape[d] == 1 for d in dims):
+        if all(sizes.same(shape[d], 1) for d in dims):
 
             def only_element(ops: Handler, index: Index) -> Term:
                 rest = [index[d] for d in kept] if keepdim else index

@@ -22,6 +22,7 @@ from course_lib.lowering.lower import Lowering, element, lowers
 from course_lib.lowering.operators import compute_dtype, name_of
 from course_lib.lowering.ops import Handler
 from course_lib.lowering.reduction_kinds import KINDS, SUM, ReductionKind
+from course_lib.sizes import same
 
 aten = torch.ops.aten
 Dims = Sequence[int] | int | None
@@ -54,12 +55,12 @@ def reduce(
     `last_of_equals`: of equal values (0.0 and -0.0) the last one is the best, not the first.
     Raises `NotImplementedError` for the best of no elements: eager says what is wrong.
     """
-    sizes = [x.shape[d] for d in dims]
-    if kind.finds_best and 0 in sizes:
+    combined = [x.shape[d] for d in dims]
+    if kind.finds_best and 0 in combined:
         raise NotImplementedError("of nothing there is no largest element, as eager says")
 
     # The place of the best of one element is 0.
-    if kind.gives_place and all(size == 1 for size in sizes):
+    if kind.gives_place and all(same(size, 1) for size in combined):
         return low.in_memory(low.full(0, like), node)
 
     operand = operand_dtype(kind, x, like)

@@ -9,10 +9,12 @@
  * A tensor is asked for its `data_ptr()`; whether it is contiguous, of the right dtype and on the CPU was settled by
  * the guards. Other threads run while the kernel does.
  *
- *     start = gpu_launcher(struct.pack("PPIII0P", launch, function, programs, threads, shared), stream, device, otherwise)
- *     start(t0, t1, ...)                        a GPU kernel, through the driver's `launch` (cuLaunchKernel)
+ *     start = gpu_launcher(struct.pack("PPIIII", launch, function, programs, threads, shared, sizes), stream, device,
+ *                          otherwise, programs_of)
+ *     start(t0, t1, ..., s0, s1, ...)           a GPU kernel, through the driver's `launch` (cuLaunchKernel)
  *
- * This one starts a kernel on the stream that `stream(device)` names, and does not wait for it.
+ * This one starts a kernel on the stream that `stream(device)` names, and does not wait for it. Its last arguments, as many as
+ * `sizes` says, are ints. If `programs_of` is not None, `programs_of(s0, s1, ...)` is how many programs this call starts.
  * In PyTorch: torch/_inductor/codecache.py (`CppPythonBindingsCodeCache`), runtime/static_triton_launcher.py.
  */
 #define PY_SSIZE_T_CLEAN
@@ -62,32 +64,62 @@ typedef struct {
     int (*launch)(void *function, unsigned x, unsigned y, unsigned z, unsigned threads, unsigned, unsigned, unsigned shared,
                   void *stream, void **arguments, void **extra);
     void *function;
-    unsigned programs, threads, shared;
+    unsigned programs, threads, shared, sizes;
 } GpuTarget;
 
-/* What `gpu_launcher` returns: this, bound to (a `GpuTarget` as bytes, stream, device, otherwise). The kernel was compiled for
- * addresses that are multiples of 16. Where one is not, or the driver refuses, `otherwise(t0, t1, ...)` has to do it. */
+/* The values of ints, where the addresses of tensors would stand; 0 after an error. */
+static int values(PyObject *const *ints, Py_ssize_t n, void **found) {
+    for (Py_ssize_t i = 0; i < n; i++) {
+        found[i] = (void *)(intptr_t)PyLong_AsLongLong(ints[i]);
+        if (PyErr_Occurred())
+            return 0;
+    }
+    return 1;
+}
+
+/* How many programs this call starts; -1 after an error. */
+static long long count_programs(PyObject *self, const GpuTarget *target, PyObject *const *sizes) {
+    PyObject *programs_of = PyTuple_GET_SIZE(self) > 4 ? PyTuple_GET_ITEM(self, 4) : Py_None;
+    if (programs_of == Py_None)
+        return target->programs;
+    PyObject *count = PyObject_Vectorcall(programs_of, sizes, target->sizes, NULL);
+    long long programs = count ? PyLong_AsLongLong(count) : -1;
+    Py_XDECREF(count);
+    return programs;
+}
+
+/* What `gpu_launcher` returns: this, bound to (a `GpuTarget` as bytes, stream, device, otherwise, programs_of). The kernel was
+ * compiled for addresses that are multiples of 16. Where one is not, or the driver refuses, `otherwise(t0, ..., s0, ...)` has to
+ * do it. */
 static PyObject *start(PyObject *self, PyObject *const *args, Py_ssize_t n) {
     GpuTarget target;
     memcpy(&target, PyBytes_AS_STRING(PyTuple_GET_ITEM(self, 0)), sizeof target);
+    Py_ssize_t tensors = n - (Py_ssize_t)target.sizes;
+    if (tensors < 0)
+        return PyErr_Format(PyExc_TypeError, "this kernel takes %u sizes; got %zd arguments", target.sizes, n);
     void *buffers[n + 2], *arguments[n + 2];     /* two more, which Triton has for memory that our kernels do not ask for */
     buffers[n] = buffers[n + 1] = NULL;
-    PyObject *stream = NULL;
-    if (addresses(args, n, buffers))
-        stream = PyObject_CallOneArg(PyTuple_GET_ITEM(self, 1), PyTuple_GET_ITEM(self, 2));
+    if (!addresses(args, tensors, buffers) || !values(args + tensors, n - tensors, buffers + tensors))
+        return NULL;
+    long long programs = count_programs(self, &target, args + tensors);
+    if (programs < 0 && PyErr_Occurred())
+        return NULL;
+    if (programs <= 0)
+        Py_RETURN_NONE;
+    PyObject *stream = PyObject_CallOneArg(PyTuple_GET_ITEM(self, 1), PyTuple_GET_ITEM(self, 2));
     if (stream == NULL)
         return NULL;
     void *queue = PyLong_AsVoidPtr(stream);
     Py_DECREF(stream);
     uintptr_t bits = 0;
-    for (Py_ssize_t i = 0; i < n + 2; i++) {
+    for (Py_ssize_t i = 0; i < n + 2; i++)
         arguments[i] = &buffers[i];
+    for (Py_ssize_t i = 0; i < tensors; i++)
         bits |= (uintptr_t)buffers[i];
-    }
-    int problem = bits & 15;
+    int problem = (bits & 15) != 0 || programs > INT32_MAX;
     if (!problem) {
         Py_BEGIN_ALLOW_THREADS
-        problem = target.launch(target.function, target.programs, 1, 1, target.threads, 1, 1, target.shared, queue, arguments,
+        problem = target.launch(target.function, (unsigned)programs, 1, 1, target.threads, 1, 1, target.shared, queue, arguments,
                                 NULL);
         Py_END_ALLOW_THREADS
     }

@@ -25,6 +25,7 @@ from course_lib.runtime.compiler import build_library
 from course_lib.runtime.triton_runner import load_triton
 from course_lib.scheduling.kernel import FusedKernel
 from course_lib.scheduling.streams import Streamed
+from course_lib.sizes import same
 from course_lib.written import define
 
 OurKernel = FusedKernel | Streamed
@@ -135,6 +136,9 @@ def load_triton_kernels(
             is_called = all(loop.size > 0 for loop in kernel.rows)
             if is_called:
                 to_load.append(kernel)
+        is_called = not any(same(loop.size, 0) for loop in kernel.rows)
+        if source.language == "triton" and is_called:
+            to_load.append(kernel)
 
     # Most of what Triton does needs no lock of Python's. What is measured runs alone.
     with ThreadPoolExecutor(1 if autotune else None) as threads:

@@ -20,10 +20,12 @@ Three things keep a result whole while the program holds it:
 In PyTorch: `torch/_inductor/cudagraph_trees.py` (there results are in the shared pool too, along the paths that a program takes).
 """
 
+import functools
 import itertools
 import operator
 import weakref
 from collections.abc import Callable, Collection, Sequence
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -37,6 +39,8 @@ from course_lib.lowering.ir import LoopGraph
 MOST = 4
 # Recordings of one program that are ever made: addresses that always change are not worth it
 MANY = 32
+# Sets of sizes that recordings of one program are made for. (torch warns from 50 on, and goes on recording)
+SETS = 50
 
 # Addresses of what recordings have computed, as long as they are there
 fixed: set[int] = set()
@@ -46,11 +50,15 @@ pools: dict[Any, Any] = {}
 
 def with_cuda_graphs(program: Program, graph: LoopGraph) -> Program:
     """The program by recordings, or as it is where that cannot be."""
-    if reason := why_not(graph):
+    numbers = set(graph.numbers) if graph.places else set()
+    tensors = [buffer for n, buffer in enumerate(graph.inputs) if n not in numbers]
+    if reason := why_not(replace(graph, inputs=tensors)):
         tell_that_it_falls_back(reason)
         return program
 
-    written = {graph.inputs.index(buffer) for buffer in graph.updates.values()}
+    written = {tensors.index(buffer) for buffer in graph.updates.values()}
+    if graph.places:
+        return RecorderForSizes(program, graph, written)
     return Recorder(program, written)
 
 
@@ -236,3 +244,48 @@ class Recorder:
         if n in self.moving or n in self.written:
             return False
         return address != self.first[n] and address not in fixed
+
+
+class RecorderForSizes:
+    """Runs a program for all sizes: each set of sizes has recordings of its own, for a recording has fixed sizes."""
+
+    def __init__(self, program: Program, graph: LoopGraph, written: Collection[int]) -> None:
+        self.program, self.written = program, written
+        self.places = list(graph.places.values())
+        # A recording has no inputs that are numbers: for one set of sizes they are constants.
+        self.is_tensor = [n not in graph.numbers for n in range(len(graph.inputs))]
+        self.recorders: dict[tuple[int, ...], Recorder] = {}
+        self.told = False
+
+    def __call__(self, *inputs: Any) -> tuple[Any, ...]:
+        sizes = tuple(place.of(inputs) for place in self.places)
+        recorder = self.recorders.get(sizes)
+        if recorder is None:
+            if len(self.recorders) == SETS:
+                self.tell_once()
+                return self.program(*inputs)
+            recorder = self.recorders[sizes] = self.recorder_for(inputs)
+        return recorder(*itertools.compress(inputs, self.is_tensor))
+
+    def recorder_for(self, inputs: Sequence[Any]) -> Recorder:
+        """A recorder for calls with these sizes."""
+        numbers = list(itertools.compress(inputs, map(operator.not_, self.is_tensor)))
+        return Recorder(with_numbers(self.program, self.is_tensor, numbers), self.written)
+
+    def tell_once(self) -> None:
+        if not self.told:
+            tell_that_it_falls_back(f"it has recordings for {SETS} other sets of sizes")
+        self.told = True
+
+
+def with_numbers(program: Program, is_tensor: list[bool], numbers: list[Any]) -> Program:
+    """The program as a function of its tensors alone."""
+
+    @functools.wraps(program, updated=())
+    def run(*tensors: torch.Tensor) -> tuple[Any, ...]:
+        given_tensors, given_numbers = iter(tensors), iter(numbers)
+        given = [next(given_tensors if each else given_numbers) for each in is_tensor]
+        return program(*given)
+
+    run.problems = getattr(program, "problems", [])  # type: ignore[attr-defined]
+    return run

@@ -14,6 +14,7 @@ from collections.abc import Callable, Sequence
 from struct import pack
 from typing import Any
 
+import sympy
 import torch
 
 from course_lib import config, native, simulator
@@ -23,6 +24,7 @@ from course_lib.codegen.triton_ops import POINTERS
 from course_lib.lowering.ir import Buffer
 from course_lib.runtime.autotune import tuned
 from course_lib.runtime.compiler import BackendMissing, CompileFailed
+from course_lib.sizes import is_symbolic, text_of
 from course_lib.written import define
 
 AFTER_IMPORT: list[Callable[[Any], None]] = []
@@ -77,13 +79,27 @@ def load_interpreted(
     """The kernel by the interpreter, with a GPU's values (`course_lib.simulator`).
 
     As `compiled` below: no fusion, no flushing. What the code generator writes is checked by its tests, not at each start."""
-    start = kernel[(source.tiling.programs(meta),)]
+    programs = programs_of_call(source, meta)
+    symbols = len(source.symbols)
 
-    def started(*tensors: Any) -> None:
+    def started(*given: Any) -> None:
+        count = programs(*given[len(given) - symbols :])
+        if count == 0:
+            return
         with simulator.using(refusals=False, checks=False, fusion=False, flush=False):
-            start(*tensors, **meta)
+            kernel[(count,)](*given, **meta)
 
     return started
+
+
+def programs_of_call(source: TritonSource, meta: dict[str, int]) -> Callable[..., int]:
+    """How many programs a call starts, as a function of its sizes: `lambda s0, s1: (s0*s1 + 1023) // 1024`."""
+    programs = source.tiling.programs(meta)
+    names = {symbol: sympy.Symbol(symbol.name, integer=True) for symbol in source.symbols}
+    arguments = ", ".join(symbol.name for symbol in source.symbols)
+    text = text_of(programs, names)
+    compute: Callable[..., int] = eval(f"lambda {arguments}: {text}")
+    return compute
 
 
 def compiled(
@@ -92,6 +108,7 @@ def compiled(
     """The kernel compiled now, and started by the driver: 3 µs. Triton's own start (`otherwise`) takes 10 to look at them.
     Raises `CompileFailed` with the last lines of what Triton said."""
     programs = source.tiling.programs(meta)
+    of_sizes = programs_of_call(source, meta) if is_symbolic(programs) else None
     # As in eager: x * y + z is rounded twice, and a denormal number is not 0.
     how: dict[str, Any] = {
         **meta,
@@ -99,7 +116,10 @@ def compiled(
         "enable_fp_fusion": False,
         "enable_reflect_ftz": False,
     }
-    otherwise = functools.partial(kernel[(programs,)], **how)
+
+    def otherwise(*given: Any) -> None:
+        count = of_sizes(*given[-len(source.symbols) :]) if of_sizes else programs
+        kernel[(count,)](*given, **how)
 
     driver = importlib.import_module("triton.runtime").driver.active
     index = torch.cuda.current_device() if device.index is None else device.index
@@ -111,21 +131,23 @@ def compiled(
     launch = ctypes.cast(ctypes.CDLL("libcuda.so.1").cuLaunchKernel, ctypes.c_void_p).value
     threads = 32 * made.metadata.num_warps
     launcher: Any = native.load("course_lib.runtime._launcher")
+    fixed = 0 if of_sizes else programs
     return launcher.gpu_launcher(
-        pack("PPIII0P", launch, function, programs, threads, shared),
+        pack("PPIIII", launch, function, fixed, threads, shared, len(source.symbols)),
         torch._C._cuda_getCurrentRawStream,
         index,
         otherwise,
+        of_sizes,
     )
 
 
 def compile_now(kernel: Any, source: TritonSource, how: dict[str, Any]) -> Any:
     """Triton's compiled kernel, without tensors. Source that it rejects stays in the cache folder."""
     failed = importlib.import_module("triton.compiler.errors").CompilationError
-    # A dtype stands for a tensor whose address is a multiple of 16.
-    dtypes = {text: dtype for dtype, text in POINTERS.items()}
+    # A dtype stands for a tensor whose address is a multiple of 16. A size is any number.
+    given = {text: dtype for dtype, text in POINTERS.items()} | {"i32": 3, "i64": 3}
     try:
-        return kernel.warmup(*(dtypes[kind] for kind in source.types), grid=(1,), **how)
+        return kernel.warmup(*(given[kind] for kind in source.types), grid=(1,), **how)
     except failed as error:
         kept = config.cache_dir() / f"failed-{source.name}.py"
         kept.write_text(source.source)

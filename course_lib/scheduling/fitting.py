@@ -24,7 +24,7 @@ from course_lib.lowering.ir import Buffer, Pointwise, Reduction
 from course_lib.lowering.reduction_kinds import SUM
 from course_lib.scheduling.groups import Group, Member, rewritten, symbols_for
 from course_lib.scheduling.kernel import Kind, Loop
-from course_lib.sizes import hint, quotient, same, surely
+from course_lib.sizes import hint, is_symbolic, quotient, same, surely
 
 MOST_ACROSS = 8192  # Columns whose sums a thread can keep in its cache while it walks over rows
 
@@ -177,7 +177,7 @@ def walk(group: Group, formula: Linear | None) -> tuple[Walk, list[Loop]]:
     still: list[Loop] = []
     for loop in group.loops:
         step = formula.coefficient(loop.symbol)
-        if step == 0:
+        if same(step, 0):
             still.append(loop)
         else:
             moving.append(Stride(loop, step))
@@ -311,6 +311,9 @@ def crosses(pieces: Sequence[Piece], groups: tuple[Group, Group], leader: int) -
     # A thread keeps one sum for each column.
     columns = math.prod(piece.size for piece in pieces if piece.kind(leader) == "column")
     if not surely(operator.le, columns, MOST_ACROSS) or sums.across:
+        return False
+    # A GPU keeps them in registers, which are given out when a kernel is compiled.
+    if split and is_symbolic(columns):
         return False
 
     read = leading.reads | buffers_read(sums)

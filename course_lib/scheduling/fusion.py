@@ -17,7 +17,7 @@ import sympy
 from course_lib.lowering.ir import Buffer, Product
 from course_lib.scheduling.fitting import fit, join
 from course_lib.scheduling.groups import Group
-from course_lib.sizes import hint
+from course_lib.sizes import hint, same
 
 Buffers = frozenset[Buffer]
 FusionRule = Callable[[Group, Group, Buffers], str | None]
@@ -176,7 +176,7 @@ def neighbours(both: Group, group: Group) -> set[sympy.Symbol]:
 
     found = set()
     for loop in both.loops:
-        if any(index.coefficient(loop.symbol) == 1 for index in stores):
+        if any(same(index.coefficient(loop.symbol), 1) for index in stores):
             found.add(loop.symbol)
     return found
 

@@ -199,7 +199,7 @@ def collapse(group: Group) -> Group:
     # From the innermost loop outwards
     merged: list[Loop] = []
     for loop in reversed(group.loops):
-        if loop.size == 1:
+        if same(loop.size, 1):
             become[loop.symbol] = Linear()
         elif merged and are_one(loop, merged[-1], formulas):
             become[loop.symbol] = Linear()

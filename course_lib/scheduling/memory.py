@@ -8,6 +8,7 @@ its result over an operand that nobody needs any more, element by element (`in p
 In PyTorch: `torch/_inductor/codegen/wrapper.py` (`MemoryPlanningState`, `AllocateLine`, `ReuseLine`), `memory.py`.
 """
 
+import operator
 from dataclasses import dataclass, field
 from typing import Any, Literal, NamedTuple
 
@@ -20,7 +21,7 @@ from course_lib.lowering.ir import Buffer, ExternKernel, LoopGraph, Pointwise, V
 from course_lib.scheduling.groups import Group, Member
 from course_lib.scheduling.kernel import FusedKernel, Kernel
 from course_lib.scheduling.schedule import Schedule
-from course_lib.sizes import is_symbolic, same
+from course_lib.sizes import expanded, is_symbolic, same, surely
 
 How = Literal["new", "reuse", "in place"]
 
@@ -203,7 +204,7 @@ class Room(NamedTuple):
 def room_for(buffer: Buffer) -> Room:
     elements = extent(buffer)
     if is_symbolic(elements):
-        elements = sympy.expand(elements.expr)
+        elements = elements.expr
     return Room(buffer.dtype, buffer.device, elements)
 
 
@@ -211,9 +212,10 @@ def extent(buffer: Buffer) -> Any:
     """Elements from the first to the last of the buffer: a number, or a formula of sizes."""
     if not any(map(is_symbolic, (*buffer.shape, *buffer.stride))):
         return compute_required_storage_length(buffer.shape, buffer.stride, 0)
-    if 0 in buffer.shape:
+    if any(same(n, 0) for n in buffer.shape):
         return 0
-    return 1 + sum((n - 1) * step for n, step in zip(buffer.shape, buffer.stride, strict=True))
+    steps = zip(buffer.shape, buffer.stride, strict=True)
+    return expanded(1 + sum((n - 1) * step for n, step in steps))
 
 
 def alike(old: Buffer, new: Buffer) -> bool:
@@ -238,7 +240,8 @@ def only_read_where_written(group: Group, old: str, new: str) -> bool:
     # What is read once a row may be overwritten once a row. Results of a row are stored later than its columns are read.
     once_a_row = all(runs_once_a_row(member, group) for member in readers)
     loops = group.rows if once_a_row else group.loops
-    return all(store.coefficient(loop.symbol) != 0 for loop in loops)
+    steps = [store.coefficient(loop.symbol) for loop in loops]
+    return all(surely(operator.ne, step, 0) for step in steps)
 
 
 def runs_once_a_row(member: Member, group: Group) -> bool:

@@ -4,20 +4,25 @@ In:  a `LoopGraph`, and for which buffers (`where`) it is worth it: those that a
 Out: the same graph; a sum over millions for a few results is now many partial sums, then their sum.
 
 A row of a reduction belongs to one program, and a GPU wants a thousand at once: columns are cut into chunks, each a row.
+A number of columns is cut in even chunks. A symbolic number is cut in chunks of a length that suits the call that is compiled:
+how many there are is a formula, and the last one is filled up with what changes nothing (0, for a sum).
 In PyTorch: `torch/_inductor/ir.py`, `Reduction.num_splits` and `create_multilayer`.
 """
 
 import math
 from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass, replace
+from functools import reduce
+from typing import Any, NamedTuple
 
 import sympy
 import torch
 
-from course_lib.lowering.indexing import Linear, contiguous
+from course_lib.lowering.indexing import Linear, contiguous, power_of_two
 from course_lib.lowering.ir import Buffer, Index, Inline, LoopGraph, Node, Pointwise, Reduction
 from course_lib.lowering.ops import Handler, Value
 from course_lib.scheduling.dependencies import record
+from course_lib.sizes import formula_of, hint, is_symbolic, same
 
 # Rows that there should be: a row of 16k elements for each, where a hundred million become one
 PROGRAMS = 8192
@@ -49,14 +54,17 @@ def split_reductions(graph: LoopGraph, where: Callable[[Buffer], bool]) -> LoopG
 
 def split(node: Node, graph: LoopGraph, parts_of: dict[str, Buffer]) -> list[Node]:
     """The node, or two that do the same. `parts_of`: for the result of each that was split before, its parts."""
-    if not isinstance(node, Reduction) or node.combines.gives_place or 0 in node.ranges:
+    if not isinstance(node, Reduction) or node.combines.gives_place:
         return [node]
-    chunks = chunks_of(node, graph)
-    if math.prod(chunks) < FEWEST:
+    if any(same(size, 0) for size in node.ranges):
+        return [node]
+    cuts = chunks_of(node, graph)
+    if math.prod(hint(cut.chunks) for cut in cuts) < FEWEST:
         return [node]
 
     # Chunk by chunk: the numbers of the chunk come before the index of the row.
-    lengths = tuple(size // n for size, n in zip(node.reduced, chunks, strict=True))
+    chunks = tuple(cut.chunks for cut in cuts)
+    lengths = tuple(cut.length for cut in cuts)
     shape = (*chunks, *node.ranges)
     parts = Buffer(
         f"{node.buffer.name}_parts", node.accumulate, shape, contiguous(shape), node.buffer.device
@@ -67,7 +75,8 @@ def split(node: Node, graph: LoopGraph, parts_of: dict[str, Buffer]) -> list[Nod
     own_mean: MeanOfChunk | None = None
     if node.around is not None:
         mean, total = node.around
-        if total.name in parts_of:
+        # What fills up a chunk would have to be taken out of its mean.
+        if total.name in parts_of and all(cut.is_even for cut in cuts):
             own_mean = MeanOfChunk(mean, parts_of[total.name], math.prod(lengths), node.accumulate)
 
     def part(ops: Handler, index: Index, rindex: Index) -> Value:
@@ -78,7 +87,7 @@ def split(node: Node, graph: LoopGraph, parts_of: dict[str, Buffer]) -> list[Nod
         columns = []
         for chunk, length, j in zip(index, lengths, rindex, strict=False):
             columns.append(chunk * length + j)
-        return node.inner(ops, row, tuple(columns))
+        return filled_up(ops, node, cuts, row, tuple(columns))
 
     def whole(ops: Handler, index: Index, rindex: Index) -> Value:
         at = (*rindex, *index)
@@ -91,6 +100,25 @@ def split(node: Node, graph: LoopGraph, parts_of: dict[str, Buffer]) -> list[Nod
         node, buffer=parts, ranges=shape, inner=part, reduced=lengths, kept=None, partial=True
     )
     return [first, replace(node, inner=whole, reduced=chunks)]
+
+
+def filled_up(
+    ops: Handler, node: Reduction, cuts: Collection["Cut"], row: Index, columns: Index
+) -> Value:
+    """A value that a reduction takes in; behind the last column what changes nothing."""
+    inside = []
+    for cut, size, column in zip(cuts, node.reduced, columns, strict=True):
+        if not cut.is_even:
+            place, end = (ops.index_expr(each, torch.int64) for each in (column, formula_of(size)))
+            inside.append(ops.lt(place, end))
+
+    def value() -> Value:
+        return node.inner(ops, row, columns)
+
+    if not inside:
+        return value()
+    neutral = node.combines.identity(node.accumulate)
+    return ops.masked(reduce(ops.logical_and, inside), value, neutral)
 
 
 @dataclass(frozen=True)
@@ -124,32 +152,56 @@ class MeanOfChunk:
         return ops.add(found, ops.mul(self.count(ops), ops.mul(apart, apart)))
 
 
-def chunks_of(node: Reduction, graph: LoopGraph) -> tuple[int, ...]:
-    """In how many chunks each reduced dimension is cut: divisors of its size, together about as many as wanted."""
+class Cut(NamedTuple):
+    """How a reduced dimension is cut. `is_even`: the last chunk is as full as the others."""
+
+    chunks: Any
+    length: Any
+    is_even: bool
+
+
+def chunks_of(node: Reduction, graph: LoopGraph) -> tuple[Cut, ...]:
+    """In how many chunks each reduced dimension is cut, together about as many as wanted."""
     wanted = chunks_wanted(node, graph)
 
-    chunks = []
+    cuts = []
     for size in node.reduced:
-        most = max(1, min(wanted, size))
-        chunks.append(next(n for n in range(most, 0, -1) if size % n == 0))
-        wanted //= chunks[-1]
-    return tuple(chunks)
+        most = max(1, min(wanted, hint(size)))
+        cut = cut_unevenly(size, most) if is_symbolic(size) else cut_evenly(size, most)
+        wanted //= hint(cut.chunks)
+        cuts.append(cut)
+    return tuple(cuts)
+
+
+def cut_evenly(size: int, most: int) -> Cut:
+    """As many chunks as divide a number of columns."""
+    chunks = next(n for n in range(most, 0, -1) if size % n == 0)
+    return Cut(chunks, size // chunks, is_even=True)
+
+
+def cut_unevenly(size: Any, most: int) -> Cut:
+    """Of a symbolic number of columns: chunks of a fixed length, as many as there are."""
+    if most == 1:
+        return Cut(1, size, is_even=True)
+    length = power_of_two(-(-hint(size) // most))
+    return Cut((size + length - 1) // length, length, is_even=False)
 
 
 def chunks_wanted(node: Reduction, graph: LoopGraph) -> int:
     """So many chunks that a GPU is busy, and that each is worth a program."""
-    rows, columns = math.prod(node.ranges), math.prod(node.reduced)
+    rows, columns = (math.prod(hint(size) for size in each) for each in (node.ranges, node.reduced))
     reads = [access.index for access in record(node, graph.buffers).reads]
     if not rows_are_neighbours(reads, *node.symbols):
-        return min(PROGRAMS // rows, columns // CHUNK)
+        return min(PROGRAMS // max(1, rows), columns // CHUNK)
 
     # Another reduction over the other dimensions can run along: a program walks along the rows of a chunk.
+    over_the_other = math.prod(node.reduced), math.prod(node.ranges)
     reductions = [other for other in graph.nodes if isinstance(other, Reduction)]
     for other in reductions:
-        if (math.prod(other.ranges), math.prod(other.reduced)) == (columns, rows):
+        if same((math.prod(other.ranges), math.prod(other.reduced)), over_the_other):
             return min(WALKS, columns // 8)
 
-    return min(TILE_ROWS * PROGRAMS // rows, columns // 32, 512)
+    return min(TILE_ROWS * PROGRAMS // max(1, rows), columns // 32, 512)
 
 
 def rows_are_neighbours(
@@ -172,4 +224,4 @@ def moves_with_any(index: Linear, symbols: Collection[sympy.Symbol]) -> bool:
 
 def steps_with_any(index: Linear, symbols: Collection[sympy.Symbol]) -> bool:
     """True if the next iteration of one of the loops reads the next element."""
-    return any(index.coefficient(symbol) == 1 for symbol in symbols)
+    return any(same(index.coefficient(symbol), 1) for symbol in symbols)

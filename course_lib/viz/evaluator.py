@@ -28,10 +28,14 @@ from course_lib.lowering.corners.philox import philox
 from course_lib.lowering.indexing import loop_symbols
 from course_lib.lowering.ir import Buffer, ExternKernel, LoopGraph, LoopNode, Reduction, View
 from course_lib.lowering.ops import BINARY, UNARY
+from course_lib.sizes import Size
 
 Array = np.ndarray
 Memory = dict[str, torch.Tensor]
 """Buffer name → its tensor, with the buffer's shape and strides."""
+Numbers = Mapping[sympy.Symbol, int]
+"""The symbol of a size (`s0`) → the number that it is in this call."""
+NO_SYMBOLS: Numbers = {}
 
 # fmt: off
 OTHER_NAMES = {
@@ -138,13 +142,18 @@ INDEX: dict[str, Callable[..., Any]] = {
     "Mul": product,
     "FloorDiv": operator.floordiv,
     "Mod": operator.mod,
+    "PythonMod": operator.mod,
     "Pow": operator.pow,
+    "Max": max,
+    "Min": min,
 }
 """A kind of expression → what it computes."""
 
 
 def compute(expr: Any, values: Mapping[sympy.Symbol, Any]) -> Any:
     """An index formula with arrays for its symbols. Raises NotImplementedError for a kind of expression that is not in `INDEX`."""
+    if isinstance(expr, Size):
+        expr = expr.expr
     if isinstance(expr, sympy.Symbol):
         return values[expr]
     if isinstance(expr, np.ndarray):
@@ -156,6 +165,11 @@ def compute(expr: Any, values: Mapping[sympy.Symbol, Any]) -> Any:
     if kind not in INDEX:
         raise NotImplementedError(f"an index formula with {kind}: {expr}")
     return INDEX[kind](*(compute(part, values) for part in expr.args))
+
+
+def in_numbers(sizes: Sequence[Any], numbers: Numbers) -> tuple[int, ...]:
+    """A shape or strides, some of which may be formulas, in a call with these numbers."""
+    return tuple(compute(size, numbers) for size in sizes)
 
 
 # ---- a loop ---------------------------------------------------------------------------------------------------------
@@ -242,9 +256,9 @@ def flattened(tensor: torch.Tensor) -> tuple[torch.Tensor, int]:
     return torch.as_strided(tensor, (count,), (1,), 0), tensor.storage_offset()
 
 
-def grid(sizes: Sequence[Any]) -> list[Array]:
+def grid(sizes: Sequence[int]) -> list[Array]:
     """For each dimension all its indices, shaped so that together they span the whole loop."""
-    return list(np.indices([int(n) for n in sizes], dtype=np.int64, sparse=True))
+    return list(np.indices(sizes, dtype=np.int64, sparse=True))
 
 
 def reduce_last(value: Array, node: Reduction, kept: int) -> Array:
@@ -259,10 +273,10 @@ def reduce_last(value: Array, node: Reduction, kept: int) -> Array:
         return convert(combine(-1, **options), node.buffer.dtype)
 
 
-def empty(buffer: Buffer) -> torch.Tensor:
+def empty(buffer: Buffer, numbers: Numbers = NO_SYMBOLS) -> torch.Tensor:
     """Memory for a buffer. It starts as something nobody can mistake for a result."""
-    shape = [int(size) for size in buffer.shape]
-    stride = [int(step) for step in buffer.stride]
+    shape = in_numbers(buffer.shape, numbers)
+    stride = in_numbers(buffer.stride, numbers)
     result = torch.empty_strided(shape, stride, dtype=buffer.dtype)
 
     flattened(result)[0].fill_(True if buffer.dtype is torch.bool else 77)
@@ -277,24 +291,24 @@ def store(buffer: Buffer, memory: Memory, place: Any, value: Array) -> None:
     flat[torch.from_numpy(index.copy())] = torch.from_numpy(value.copy()).to(buffer.dtype)
 
 
-def run_node(node: LoopNode, memory: Memory) -> None:
+def run_node(node: LoopNode, memory: Memory, numbers: Numbers = NO_SYMBOLS) -> None:
     """Run a loop: all that it computes is put into `memory`."""
     rank = len(node.ranges)
-    sizes = [int(size) for size in (*node.ranges, *node.reduced)]
+    sizes = in_numbers((*node.ranges, *node.reduced), numbers)
     symbols = loop_symbols("n", len(sizes))
 
     if 0 in sizes:
         # No index is ever looked at, so none is out of range.
         value = np.zeros(sizes, numpy_dtype(node.buffer.dtype))
     else:
-        handler = NumpyHandler(memory, dict(zip(symbols, grid(sizes), strict=True)))
+        handler = NumpyHandler(memory, {**numbers, **dict(zip(symbols, grid(sizes), strict=True))})
         found = node.value(handler, symbols[:rank], symbols[rank:])
         value = np.broadcast_to(found, sizes)
     if isinstance(node, Reduction):
         value = reduce_last(value, node, rank)
 
-    memory[node.buffer.name] = empty(node.buffer)
-    rows = dict(zip(symbols, grid(node.ranges), strict=False))
+    memory[node.buffer.name] = empty(node.buffer, numbers)
+    rows = {**numbers, **dict(zip(symbols, grid(sizes[:rank]), strict=False))}
     place = compute(node.place(symbols[:rank]), rows)
     store(node.buffer, memory, place, value)
 
@@ -302,32 +316,33 @@ def run_node(node: LoopNode, memory: Memory) -> None:
 # ---- a graph --------------------------------------------------------------------------------------------------------
 
 
-def run_extern(kernel: ExternKernel, memory: Memory) -> None:
+def run_extern(kernel: ExternKernel, memory: Memory, numbers: Numbers = NO_SYMBOLS) -> None:
     """Call torch's own operator, and put what it returns into buffers of the promised layout."""
 
     def real(argument: Any) -> Any:
         if isinstance(argument, View):
-            return seen(argument, memory)
-        return int(argument) if isinstance(argument, sympy.Integer) else argument
+            return seen(argument, memory, numbers)
+        is_size = isinstance(argument, (sympy.Integer, Size))
+        return compute(argument, numbers) if is_size else argument
 
     args, kwargs = fx.node.map_aggregate((kernel.args, kernel.kwargs), real)
     result = kernel.op(*args, **kwargs)
     for buffer, tensor in zip(kernel.outputs, tree_leaves(result), strict=False):
         if buffer is None:
             continue
-        if tuple(tensor.stride()) != buffer.stride:
-            tensor = empty(buffer).copy_(tensor)
+        if tensor.stride() != in_numbers(buffer.stride, numbers):
+            tensor = empty(buffer, numbers).copy_(tensor)
         memory[buffer.name] = tensor
 
 
-def seen(view: View, memory: Memory) -> torch.Tensor:
+def seen(view: View, memory: Memory, numbers: Numbers = NO_SYMBOLS) -> torch.Tensor:
     """A view as a tensor."""
     base = memory[view.buffer.name]
-    shape = [int(size) for size in view.shape]
-    stride = [int(step) for step in view.stride]
+    shape = in_numbers(view.shape, numbers)
+    stride = in_numbers(view.stride, numbers)
 
     # For an empty view, tracing may have noted an offset beyond its memory.
-    offset = 0 if 0 in shape else base.storage_offset() + int(view.offset)
+    offset = 0 if 0 in shape else base.storage_offset() + compute(view.offset, numbers)
     return torch.as_strided(base, shape, stride, offset)
 
 
@@ -345,10 +360,16 @@ def starting_memory(graph: LoopGraph, tensors: Sequence[Any]) -> Memory:
 def evaluate(graph: LoopGraph, *tensors: Any) -> list[Any]:
     """Run a graph node by node. `tensors` are its inputs in order (numbers where the graph takes numbers)."""
     memory = starting_memory(graph, tensors)
+    numbers = {symbol: place.of(tensors) for symbol, place in graph.places.items()}
     for node in graph.nodes:
         if isinstance(node, ExternKernel):
-            run_extern(node, memory)
+            run_extern(node, memory, numbers)
         else:
-            run_node(node, memory)
+            run_node(node, memory, numbers)
 
-    return [seen(out, memory) if isinstance(out, View) else out for out in graph.outputs]
+    def result(out: Any) -> Any:
+        if isinstance(out, View):
+            return seen(out, memory, numbers)
+        return compute(out, numbers) if isinstance(out, Size) else out
+
+    return [result(out) for out in graph.outputs]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 import torch
+from torch.fx.experimental.symbolic_shapes import ConstraintViolationError
 
 import course_lib as cl
 from course_lib import viz
@@ -68,6 +69,34 @@ def test_a_marked_size_is_symbolic_at_once_and_the_others_are_not():
     assert guards_of(run(rows, x, torch.randn(6, 7), torch.randn(99, 7))) == [
         ["x.shape[1] == 7", "x.shape[0] >= 2"]
     ]
+
+
+def test_a_size_that_is_marked_static_is_a_number():
+    for mark in (cl.mark_static, torch._dynamo.mark_static):
+        x = torch.randn(5, 7)
+        mark(x, 1)
+        assert guards_of(run(rows, x, dynamic=True)) == [["x.shape[1] == 7", "x.shape[0] >= 2"]]
+        mark(x)
+        assert guards_of(run(rows, x, dynamic=True)) == [["x.shape == (5, 7)"]]
+        cl.mark_dynamic(x, 0)  # is stronger
+        assert guards_of(run(rows, x)) == [["x.shape[1] == 7", "x.shape[0] >= 2"]]
+
+
+def test_a_range_that_is_promised_is_known():
+    def asks(x):
+        return x + 1 if x.shape[0] < 100 else x - 1
+
+    for mark in (cl.mark_dynamic, torch._dynamo.mark_dynamic):
+        x = torch.randn(5, 7)
+        mark(x, 0, min=4, max=64)
+        (guards,) = guards_of(run(asks, x, torch.randn(64, 7)))
+        assert "x.shape[0] <= 64" in guards and "x.shape[0] >= 4" in guards
+        assert not any("100" in guard for guard in guards), "it follows from the range"
+
+    x = torch.randn(70, 7)
+    cl.mark_dynamic(x, 0, max=64)
+    with pytest.raises(ConstraintViolationError, match=r"x.shape\[0\] .* from 0 to 64, but is 70"):
+        run(asks, x)
 
 
 def test_sizes_0_and_1_have_entries_of_their_own():

@@ -16,6 +16,7 @@ from course_lib import events, sizes
 from course_lib.bench.models import TinyBlock
 from course_lib.lowering.ir import Buffer
 from course_lib.pipeline import Pipeline
+from course_lib.viz.evaluator import evaluate
 from course_lib.viz.recording.logs import sizes_are_symbols
 from course_lib.viz.report.page import report
 
@@ -65,6 +66,12 @@ PROGRAMS = {
     "looked up": lambda x: (x.gather(1, (x > 0).long()), x[:, [1, 0]], x[torch.tensor([0, 1])]),
     "parts": lambda x: [part.sum(1) for part in x.chunk(2, 1)],
     "repeated": lambda x: (x.repeat(2, 3), x.repeat_interleave(2, 1)),
+    "enlarged": lambda x: (
+        F.interpolate(x[None, None], scale_factor=2.0),
+        F.interpolate(x[None, None], scale_factor=1.5, mode="bilinear"),
+        F.interpolate(x[None], size=x.shape[0] + 1),
+    ),
+    "padded by reflection": lambda x: F.pad(x, (1, 2), mode="reflect"),
     "triangles": lambda x: (torch.tril(x), torch.triu(x, 1), x.diagonal() * 2),
     "root of a size": lambda x: x / x.shape[1] ** 0.5,
     "bfloat16": lambda x: torch.softmax(x.bfloat16(), -1),
@@ -97,10 +104,6 @@ def test_one_program_serves_all_sizes(name):
     assert len(trace.of(events.KernelsBuilt)) <= 2
 
 
-# torch's backward asks for plain numbers
-BACKWARD_BY_NUMBERS = {"padded"}
-
-
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_one_program_serves_all_sizes_of_training(name):
     program = PROGRAMS[name]
@@ -114,9 +117,8 @@ def test_one_program_serves_all_sizes_of_training(name):
                 compiled(ours), program(theirs), ours, theirs, first_only=seed % 3 == 2
             )
     why = [event.why for event in trace.of(events.SizesAreNumbers)]
-    if name not in BACKWARD_BY_NUMBERS:
-        assert not why, "compiled for numbers"
-        assert len(trace.of(events.Partitioned)) <= 2
+    assert not why, "compiled for numbers"
+    assert len(trace.of(events.Partitioned)) <= 2
 
 
 def compare_gradients(got, want, ours, theirs, first_only):
@@ -195,12 +197,60 @@ def test_what_must_be_right_becomes_a_guard():
 
 
 def test_what_needs_numbers_is_compiled_for_each_set_of_sizes():
-    def program(x):
-        return F.interpolate(x[None, None], scale_factor=2.0)
+    """A size as a result beside gradients: autograd's node gives tensors."""
+    compiled = cl.compile(lambda x: (x * 2, x.shape[0] * 2), dynamic=True)
+    with cl.record() as trace:
+        for rows in (5, 6):
+            x = torch.randn(rows, 3, requires_grad=True)
+            got, size = compiled(x)
+            got.sum().backward()
+            assert size == 2 * rows and torch.equal(x.grad, torch.full_like(x, 2))
+    assert "returns a size" in trace.of(events.SizesAreNumbers)[0].why
+    assert len(trace.of(events.KernelsBuilt)) == 4
 
-    trace = compiled_and_run(program, [(5, 7), (6, 8)])
-    assert "can have one value only" in trace.of(events.SizesAreNumbers)[0].why
-    assert len(trace.of(events.KernelsBuilt)) > 1
+
+def test_a_size_that_can_have_one_value_only_leaves_the_others_open():
+    """`x[1:]` of two rows has one: torch asks whether it broadcasts, and no other number of rows has this answer."""
+
+    def program(x):
+        return x[1:] + x[:-1]
+
+    trace = compiled_and_run(program, [(2, 7), (2, 5), (2, 300), (2, 9)])
+    assert not trace.of(events.SizesAreNumbers)
+    assert len(trace.of(events.GraphCaptured)) == 1
+    (known,) = [event.sizes for event in trace.of(events.SizesAreSymbols)]
+    assert len(known.places) == 1
+
+
+AOT = ["pointwise", "softmax", "joined", "sliced", "made", "products", "counted", "parts"]
+
+
+@pytest.mark.parametrize("name", AOT)
+def test_aot_eager_traces_once(name):
+    """No kernels, and yet one traced graph: its sizes are computed in each call."""
+    program = PROGRAMS[name]
+    compiled = cl.compile(program, dynamic=True, backend="aot_eager")
+    with cl.record() as trace:
+        for seed, shape in enumerate(SHAPES[:6]):
+            torch.manual_seed(seed)
+            x = torch.randn(shape)
+            ours, theirs = (x.clone().requires_grad_() for _ in range(2))
+            compare_gradients(
+                compiled(ours), program(theirs), ours, theirs, first_only=seed % 3 == 2
+            )
+    assert not [event.why for event in trace.of(events.SizesAreNumbers)]
+    assert len(trace.of(events.AtenTraced)) <= 5
+
+
+@pytest.mark.parametrize("name", ["softmax", "sums", "sliced", "causal", "joined", "padded"])
+def test_the_evaluator_takes_the_numbers_of_a_call(name):
+    program = PROGRAMS[name]
+    trace = compiled_and_run(program, [(5, 7)])
+    (lowered,) = trace.of(events.Lowered)
+    for shape in SHAPES[:5]:
+        x = torch.randn(shape)
+        got = evaluate(lowered.graph, x)
+        torch.testing.assert_close(got, tree_leaves(program(x)), rtol=1e-4, atol=1e-5)
 
 
 def test_a_learners_stage_gets_numbers():

@@ -227,6 +227,22 @@ def test_attention_and_sizes_are_no_reason_not_to_cut(alone):
         ).sum().backward()
     assert pieces_of(trace) == 3
 
+    # one compile, for all sizes
+    eager = Reshaped()
+    with cl.record() as trace:
+        model = DistributedDataParallel(
+            cl.compile(copy.deepcopy(eager), dynamic=True), bucket_cap_mb=0.01
+        )
+        for rows in (4, 6, 3, 32):
+            x = torch.randn(rows, 64)
+            for each in (eager, model):
+                each.zero_grad()
+                each(x).square().mean().backward()
+            for ours, theirs in zip(model.parameters(), eager.parameters(), strict=True):
+                torch.testing.assert_close(ours.grad, theirs.grad, rtol=1e-4, atol=1e-6)
+    assert not [event.why for event in trace.of(events.SizesAreNumbers)]
+    assert pieces_of(trace) == 3
+
 
 def test_what_comes_before_the_first_parameter_is_no_piece(alone):
     model = nn.Sequential(nn.Tanh(), nn.Sigmoid(), *(nn.Linear(64, 64) for _ in range(3)))

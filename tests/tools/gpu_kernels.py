@@ -267,7 +267,7 @@ def job(number: int, kernel: Any, target: str) -> str:
     signature = dict(zip(function_parameters(kernel), types, strict=True))
     return json.dumps({
         "number": number, "source": kernel.source, "name": kernel.name, "meta": meta, "signature": signature,
-        "pointers": len(kernel.types), "target": gpu(target), "warps": kernel.tiling.warps(meta),
+        "pointers": sum(t.startswith("*") for t in kernel.types), "target": gpu(target), "warps": kernel.tiling.warps(meta),
     })  # fmt: skip
 
 

@@ -1,6 +1,8 @@
 """Random graphs with random symbolic sizes, compiled once and run on ten sets of sizes, forward and backward, held against eager.
 
     python tests/tools/random_sizes.py --start 0 --count 200      (says the seeds that differ)
+    python tests/tools/random_sizes.py --start 1000000            (seeds with more kinds of steps)
+    python tests/tools/random_sizes.py --pairs                    (holds printed guards against what happens)
 
 A seed is a program over two or three inputs. Their dimensions are letters (a, b, c), and a set of sizes gives each letter a number: small
 ones, 0, 1, primes, powers of two, sizes that are equal by chance, some that go in blocks or in threads. Inputs are dense, transposed, or
@@ -15,10 +17,12 @@ from __future__ import annotations
 
 import argparse
 import time
+import traceback
 import warnings
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
+from pathlib import Path
 from random import Random
 from typing import Any
 
@@ -28,6 +32,7 @@ import torch.nn.functional as F
 import course_lib as cl
 from course_lib import events
 from course_lib.runtime import compiler
+from course_lib.sizes import Sizes
 
 LETTERS = "abc"
 SIZES = [2, 3, 4, 5, 7, 8, 9, 13, 16, 31, 33, 64]
@@ -50,7 +55,8 @@ class Case:
         """The program itself: each step appends a value; the last ones are the results."""
         values = list(inputs)
         for name, numbers in self.steps:
-            values.append(STEPS[name](values, numbers))
+            step = STEPS.get(name) or LATER[name]
+            values.append(step(values, numbers))
         return tuple(values[max(len(inputs), len(values) - 3) :])
 
     def __str__(self) -> str:
@@ -199,6 +205,104 @@ def total(v: Tensors, n: Any) -> torch.Tensor:
     return pick(v, n[0]).cumsum(0) if pick(v, n[0]).ndim else pick(v, n[0])
 
 
+def branch(v: Tensors, n: Any) -> torch.Tensor:
+    """Python looks at a size: each answer is a graph of its own."""
+    x = last(pick(v, n[0]))
+    if x.shape[0] > 3 * n[1]:
+        return x + 1
+    return x * 2 if x.shape[-1] % 2 else x - 1
+
+
+def spread(v: Tensors, n: Any) -> torch.Tensor:
+    x = last(pick(v, n[0]))
+    dim = n[2] % x.ndim
+    ways = [
+        lambda: x.var(dim, correction=0),
+        lambda: x.logsumexp(dim),
+        lambda: (x - x.mean(dim, keepdim=True)).square().mean(dim),
+        lambda: x.norm(dim=dim),
+    ]
+    return ways[n[1] % 4]()
+
+
+def place(v: Tensors, n: Any) -> torch.Tensor:
+    """What argmax and sorting give, as numbers."""
+    x = last(pick(v, n[0]))
+    dim = n[2] % x.ndim
+    ways = [
+        lambda: x.detach().argmax(dim).to(torch.float64),
+        lambda: x.sort(dim).values,
+        lambda: x.max(dim).values,
+        lambda: x.cummax(dim).values,
+    ]
+    return ways[n[1] % 4]()
+
+
+def repeat(v: Tensors, n: Any) -> torch.Tensor:
+    x = last(pick(v, n[0]))
+    ways = [
+        lambda: x.repeat(*[1] * (x.ndim - 1), 2),
+        lambda: x.repeat_interleave(2, n[2] % x.ndim),
+        lambda: x[..., None].expand(*x.shape, 3).sum(-1),
+        lambda: x.roll(1 + n[2], n[2] % x.ndim),
+    ]
+    return ways[n[1] % 4]()
+
+
+def window(v: Tensors, n: Any) -> torch.Tensor:
+    x = matrix(v, n[0])
+    x = x.reshape(x.shape[0], 1, -1)[:20, :, :90]
+    kernel = torch.tensor([[[0.5, -1.0, 0.25]]], dtype=torch.float64)
+    ways = [
+        lambda: F.conv1d(x, kernel, padding=1),
+        lambda: F.avg_pool1d(x, 2, 1, 1),
+        lambda: F.max_pool1d(x, 3, 2, 1),
+        lambda: F.pad(x, (2, 2)).unfold(-1, 3, 2).sum(-1),
+    ]
+    return ways[n[1] % 4]()[:, 0]
+
+
+def attention(v: Tensors, n: Any) -> torch.Tensor:
+    x = matrix(v, n[0])
+    x = x.reshape(1, x.shape[0], -1)[:, :50, :50]
+    return F.scaled_dot_product_attention(x, x.cos(), x, is_causal=n[1] % 2 == 0)[0]
+
+
+def scatter(v: Tensors, n: Any) -> torch.Tensor:
+    x = last(pick(v, n[0]))
+    places = torch.arange(x.shape[0]) // 2
+    if n[1] % 2:
+        return torch.zeros_like(x).index_add(0, places, x)
+    return x.masked_fill(x > 0.5, n[2] / 4).clamp(max=x.shape[0])
+
+
+def symbolic_slice(v: Tensors, n: Any) -> torch.Tensor:
+    """Bounds that are formulas of sizes."""
+    x = matrix(v, n[0])
+    half = x.shape[-1] // 2
+    ways = [
+        lambda: x[..., half:],
+        lambda: x[..., : max(1, half)],
+        lambda: x.narrow(-1, half, x.shape[-1] - half),
+        lambda: x.reshape(x.shape[0], -1)[:, : x.shape[0] + 1],
+        lambda: torch.cat(x.split([half, x.shape[-1] - half], -1)[::-1], -1),
+        lambda: x.new_zeros(x.shape[0] * 2, half + 1) + x.sum(),
+    ]
+    return ways[n[1] % 6]()
+
+
+def whole_numbers(v: Tensors, n: Any) -> torch.Tensor:
+    x = last(pick(v, n[0]))
+    counted = torch.arange(x.shape[0])
+    ways = [
+        lambda: counted * x.shape[-1] + 1,
+        lambda: counted % (x.shape[-1] + 1),
+        lambda: counted // (x.shape[-1] + 1),
+        lambda: (x.detach() * 10).long().clamp(-99, 99).sum(0, keepdim=True),
+    ]
+    return ways[n[1] % 4]().to(torch.float64)
+
+
 STEPS: dict[str, Callable[[Tensors, Any], torch.Tensor]] = {
     each.__name__: each
     for each in (
@@ -206,11 +310,23 @@ STEPS: dict[str, Callable[[Tensors, Any], torch.Tensor]] = {
         *(count, broadcast, look_up, triangle, write, total),
     )
 }  # fmt: skip
+LATER: dict[str, Callable[[Tensors, Any], torch.Tensor]] = {
+    each.__name__: each
+    for each in (
+        *(branch, spread, place, repeat, window, attention, scatter, symbolic_slice),
+        *(whole_numbers,),
+    )
+}
+"""Steps of seeds from `SECOND` on: those before it stay the programs that they were."""
+SECOND = 1_000_000
 
 
 def case_of(seed: int) -> Case:
     """The program of a seed."""
     draw = Random(seed)
+    known = [*STEPS, "arithmetic", "function"]
+    if seed >= SECOND:
+        known += LATER
     dims = tuple(
         "".join(draw.choice(LETTERS) for _ in range(draw.choice([1, 2, 2, 2, 3])))
         for _ in range(draw.choice([1, 2, 3]))
@@ -218,7 +334,7 @@ def case_of(seed: int) -> Case:
     layouts = tuple(draw.choice(["dense", "dense", "transposed", "strided"]) for _ in dims)
     steps = tuple(
         (
-            draw.choice([*STEPS, "arithmetic", "function"]),
+            draw.choice(known),
             tuple(draw.randrange(12) for _ in range(3)),
         )
         for _ in range(draw.randrange(2, 8))
@@ -294,11 +410,11 @@ def difference(got: Any, want: Any) -> str:
     return ""
 
 
-def check(seed: int, said: Counter[str]) -> list[str]:
+def check(seed: int, said: Counter[str], codegen: str = "auto") -> list[str]:
     """The differences of one seed."""
     case, train = case_of(seed), seed % 2 == 1
     cl.reset()
-    compiled = cl.compile(case.run, dynamic=True)
+    compiled = cl.compile(case.run, dynamic=True, options={"codegen": codegen})
     found = []
     with cl.record() as trace:
         for number in range(SETS):
@@ -321,6 +437,63 @@ def check(seed: int, said: Counter[str]) -> list[str]:
     return found
 
 
+def pairs(seed: int, said: Counter[str], codegen: str = "auto") -> list[str]:
+    """Is what the printed guards say of sizes true? Sizes inside must find the program and be right, others must compile anew."""
+    case, train = case_of(seed), seed % 2 == 1
+    cl.reset()
+    compiled = cl.compile(case.run, dynamic=True, options={"codegen": codegen})
+    found: list[str] = []
+    entries: list[list[str]] = []
+    for number in range(SETS):
+        sizes = sizes_inside(seed, number)
+        inputs = inputs_of(Case(case.dims, ("dense",) * len(case.dims), ()), sizes, number)
+        want = outcome(case.run, inputs, train)
+        if isinstance(want, Exception):
+            said["raises in eager"] += 1
+            continue
+
+        inside = any(all(eval(text, {"inputs": inputs}) for text in texts) for texts in entries)
+        with cl.record() as trace:
+            wrong = difference(outcome(compiled, inputs, train), want)
+        made = trace.of(events.GuardsMade)
+        entries += [
+            [guard.expr for guard in each.check.guards if guard.kind == "sizes"] for each in made
+        ]
+
+        said["inside" if inside else "outside"] += 1
+        if wrong:
+            found.append(f"{sizes}: {wrong}")
+        if inside == bool(made):
+            found.append(f"{sizes}: inside {inside}, compiled {bool(made)}: {entries}")
+    return found
+
+
+def sizes_inside(seed: int, number: int) -> dict[str, int]:
+    """Sizes that are neither 0 nor 1, which are other graphs in any case."""
+    draw = Random(f"pairs {seed} {number}")
+    return {letter: draw.choice([*SIZES, *LARGE]) for letter in LETTERS}
+
+
+def note_places(said: Counter[str]) -> None:
+    """From now on count which lines of the compiler ask questions that become guards."""
+    answer = Sizes.answer
+
+    def noted(self: Sizes, relation: Any, one: Any, other: Any) -> bool:
+        before = len(self.asked)
+        got = answer(self, relation, one, other)
+        if len(self.asked) > before:
+            frames = [
+                frame
+                for frame in traceback.extract_stack()
+                if "course_lib" in frame.filename and not frame.filename.endswith("sizes.py")
+            ]
+            place = f"{Path(frames[-1].filename).name}:{frames[-1].name}: {frames[-1].line}"
+            said[f"guard at {place}"] += 1
+        return got
+
+    Sizes.answer = noted  # type: ignore[method-assign]
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--start", type=int, default=0)
@@ -329,17 +502,23 @@ def main() -> None:
     parser.add_argument(
         "--flags", default="-O0", help="how C++ is optimised: -O0 is quickest, -O3 what users get"
     )
+    parser.add_argument("--codegen", default="auto", help="triton: kernels by its interpreter")
+    parser.add_argument("--pairs", action="store_true", help="hold guards against what they say")
+    parser.add_argument("--guards", action="store_true", help="count who asks about sizes")
     options = parser.parse_args()
     compiler.FLAGS = tuple(options.flags if flag == "-O3" else flag for flag in compiler.FLAGS)
     warnings.simplefilter("ignore")
     cl.config.recompile_limit = 100
 
     said: Counter[str] = Counter()
+    if options.guards:
+        note_places(said)
+    look = pairs if options.pairs else check
     until = time.monotonic() + 60 * options.minutes
     for seed in range(options.start, options.start + options.count):
         if time.monotonic() > until:
             break
-        for problem in check(seed, said):
+        for problem in look(seed, said, options.codegen):
             said["DIFFERENT"] += 1
             print(f"seed {seed}: {case_of(seed)}\n    {problem}", flush=True)
     print(*(f"{count:6} {what}" for what, count in said.most_common()), sep="\n")

@@ -83,7 +83,7 @@ def inspect_triton(source: TritonSource, target: str) -> dict[str, str]:
         cubin = Path(folder) / "kernel.cubin"
         job = {
             "source": source.source, "cubin": str(cubin), "name": source.name, "meta": meta,
-            "target": gpu(target), "pointers": len(source.types),
+            "target": gpu(target), "pointers": sum(kind.startswith("*") for kind in source.types),
             "signature": dict(zip(function_parameters(source), [*source.types, *["constexpr"] * len(meta)], strict=True)),
             "warps": source.tiling.warps(meta),
         }  # fmt: skip

@@ -131,12 +131,14 @@ def tile_map(source: Any, meta: Mapping[str, int] | None = None, title: str = ""
 
     meta: tile sizes to be other than they are (`ROWS` and `COLUMNS`, with `DEPTH` for a product; or `BLOCK`).
     Raises ValueError for one that it does not have."""
-    sizes = tile_sizes(source.tiling, meta or {})
+    # Of a kernel for all sizes, the tiles of the recorded call
+    tiling = source.tiling.in_this_call
+    sizes = tile_sizes(tiling, meta or {})
     name = title or source.name
-    if isinstance(source.tiling, ProductTiling):
-        return product_map(source.tiling, sizes, name)
+    if isinstance(tiling, ProductTiling):
+        return product_map(tiling, sizes, name)
 
-    cover = Cover(source.tiling, sizes)
+    cover = Cover(tiling, sizes)
     if not cover.lanes:
         raise ValueError(f"{name} writes an empty tensor: no program is started")
 

@@ -20,7 +20,7 @@ import torch
 from torch.utils._pytree import tree_leaves
 
 from course_lib.lowering.ir import ExternKernel, LoopNode
-from course_lib.viz.evaluator import Array, Memory, NumpyHandler, compute
+from course_lib.viz.evaluator import NO_SYMBOLS, Array, Memory, Numbers, NumpyHandler, compute
 from course_lib.viz.kit.asked import LOOPS, TEXT, takes
 from course_lib.viz.kit.style import Picture, escape, human_bytes, plural
 from course_lib.viz.pictures.graphs.fx_graphs import bare, op_name
@@ -296,10 +296,15 @@ class Watching:
 
 
 def trace_element(
-    node: LoopNode, index: Sequence[int], memory: Memory, rindex: Sequence[int] = ()
+    node: LoopNode,
+    index: Sequence[int],
+    memory: Memory,
+    rindex: Sequence[int] = (),
+    numbers: Numbers = NO_SYMBOLS,
 ) -> list[Happened]:
-    """Run the body of `node` at one `index` (and, for a reduction, at one `rindex`): every operation, in order."""
-    watching = Watching(NumpyHandler(memory, {}), [])
+    """Run the body of `node` at one `index` (and, for a reduction, at one `rindex`): every operation, in order.
+    `numbers`: what symbolic sizes are."""
+    watching = Watching(NumpyHandler(memory, dict(numbers)), [])
     node.value(watching, [sympy.Integer(i) for i in index], [sympy.Integer(i) for i in rindex])
     return watching.happened
 
