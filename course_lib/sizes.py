@@ -26,7 +26,18 @@ from typing import Any, NamedTuple, NoReturn
 
 import sympy
 import torch
-from torch.utils._sympy.functions import FloorDiv, Max, Min, Mod, PythonMod
+from torch.utils._sympy.functions import (
+    CeilToInt,
+    FloorDiv,
+    FloorToInt,
+    Max,
+    Min,
+    Mod,
+    PythonMod,
+    RoundToInt,
+    ToFloat,
+    TruncToInt,
+)
 from torch.utils._sympy.printers import PythonPrinter
 
 RELATIONS: dict[Any, Any] = {
@@ -37,6 +48,10 @@ RELATIONS: dict[Any, Any] = {
     operator.eq: sympy.Eq,
     operator.ne: sympy.Ne,
 }
+
+
+ROUNDED = (CeilToInt, FloorToInt, RoundToInt, TruncToInt)
+"""Integers that are computed with floats: `int(1.5 * n)`. Python computes them, as in eager, and a kernel is given the result."""
 
 
 class NeedsNumbers(Exception):
@@ -421,6 +436,11 @@ def formula_of(value: Any) -> sympy.Expr:
     return value.expr if isinstance(value, Size) else sympy.Integer(int(value))
 
 
+def name_of_size(formula: sympy.Expr) -> str:
+    """A name for what a kernel is given: that of a symbol, or one for a formula."""
+    return formula.name if isinstance(formula, sympy.Symbol) else "n"
+
+
 def text_of(formula: Any, names: Any = None) -> str:
     """A formula as Python source, `64*s0 + s1 - 1`. `names`: other names for its symbols."""
     formula = formula_of(formula) if isinstance(formula, (int, Size)) else formula
@@ -433,6 +453,9 @@ def write(formula: sympy.Expr, tight: bool = False) -> str:
         return str(formula)
     if isinstance(formula, sympy.Mul) and formula.args[0] != -1:
         return "*".join(write(factor, tight=True) for factor in formula.args)
+    if isinstance(formula, (ToFloat, TruncToInt)):
+        name = "float" if isinstance(formula, ToFloat) else "int"
+        return f"{name}({write(formula.args[0])})"
     if isinstance(formula, (Max, Min)):
         name = "max" if isinstance(formula, Max) else "min"
         return f"{name}({', '.join(map(write, formula.args))})"

@@ -54,6 +54,8 @@ def in_pieces(gm: fx.GraphModule, compile_piece: Callable[[fx.GraphModule], Prog
 
         # An input of the graph may have become a result by a write.
         for node in there.intersection(inputs):
+            if is_size(node):
+                continue
             node.meta["requires_grad"] = node.meta["val"].requires_grad
         there |= {*inputs, *outputs}
         graph = part(gm, inputs, outputs, more=[*piece])

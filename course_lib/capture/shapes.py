@@ -335,7 +335,9 @@ class Range(NamedTuple):
 
 def ranges_of(tensor: torch.Tensor) -> dict[int, Range]:
     """The ranges that `mark_dynamic(..., min=, max=)` gave, ours or torch's, by dimension."""
-    found = {each.dim: Range(each.min, each.max) for each in getattr(tensor, "_dynamo_dynamic_range", ())}
+    found = {
+        each.dim: Range(each.min, each.max) for each in getattr(tensor, "_dynamo_dynamic_range", ())
+    }
     found |= {d: Range(*limits) for d, limits in getattr(tensor, "_course_range", {}).items()}
     return {dim: limits for dim, limits in found.items() if limits != (None, None)}
 

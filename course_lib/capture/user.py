@@ -70,12 +70,10 @@ def mark_dynamic(
     mark(tensor, "_course_dynamic", dim)
     if min is not None or max is not None:
         ranges = dict.fromkeys(dimensions(tensor, dim), (min, max))
-        setattr(tensor, "_course_range", getattr(tensor, "_course_range", {}) | ranges)
+        tensor._course_range = getattr(tensor, "_course_range", {}) | ranges
 
 
-def mark_static(
-    tensor: torch.Tensor, dim: int | tuple[int, ...] | list[int] | None = None
-) -> None:
+def mark_static(tensor: torch.Tensor, dim: int | tuple[int, ...] | list[int] | None = None) -> None:
     """These dimensions of `tensor` (None: all) are numbers, also under `dynamic=True`, and also where they have changed.
     `mark_dynamic` is stronger.
 

@@ -25,7 +25,7 @@ from torch.utils._sympy.functions import FloorDiv, Max, Min, Mod, PythonMod
 from course_lib.lowering.ir import Buffer
 from course_lib.scheduling.expressions import Expr, loads, steps_used, trees_of
 from course_lib.scheduling.kernel import FusedKernel, Step
-from course_lib.sizes import Size, SizeSymbol
+from course_lib.sizes import ROUNDED, Size, SizeSymbol, name_of_size
 
 LONGEST = 80  # An expression longer than this is split over several lines
 COMMENT_COLUMN = 72
@@ -67,8 +67,8 @@ class KernelSource:
     checked: bool = False
     # If the kernel is for many sizes: those of this call. They are passed as one int64 buffer, the last argument.
     sizes: tuple[int, ...] = ()
-    # If it is for all sizes: the symbols that it takes, in the same way
-    symbols: tuple[SizeSymbol, ...] = ()
+    # If it is for all sizes: the symbols that it takes, in the same way; also formulas that no kernel computes
+    symbols: tuple[sympy.Expr, ...] = ()
 
 
 class Line(NamedTuple):
@@ -122,7 +122,7 @@ class Printer:
         self.pointers: dict[str, str] = {}
         self.sizes: dict[int, str] = {}
         # Symbol of a size → the argument that it is
-        self.size_symbols: dict[SizeSymbol, str] = {}
+        self.size_symbols: dict[sympy.Expr, str] = {}
 
         # What is printed so far, and where we are in it
         self.lines: list[Line] = []
@@ -207,10 +207,10 @@ class Printer:
         """The same behind / or %."""
         return self.divisor(number.expr) if isinstance(number, Size) else self.size(number)
 
-    def size_symbol(self, symbol: SizeSymbol) -> str:
+    def size_symbol(self, symbol: sympy.Expr) -> str:
         """The name of the argument that holds a symbolic size."""
         if symbol not in self.size_symbols:
-            self.size_symbols[symbol] = self.unique(symbol.name)
+            self.size_symbols[symbol] = self.unique(name_of_size(symbol))
         return self.size_symbols[symbol]
 
     def layout(self, indent: str) -> tuple[str, dict[int, Step]]:
@@ -322,7 +322,7 @@ class Printer:
         expr = sympy.sympify(formula)
         if expr in self.symbols:
             return self.text(self.symbols[expr])
-        if isinstance(expr, SizeSymbol):
+        if isinstance(expr, (SizeSymbol, *ROUNDED)):
             return self.size_symbol(expr)
         if isinstance(expr, sympy.Symbol):
             return str(expr)

@@ -18,7 +18,9 @@ LARGEST_TILE = 1 << 20  # Triton allows no more elements in one tile
 MANY_ROWS = 4096  # Fewer rows: more programs, each with fewer rows and more columns
 ELEMENTS = 1024  # Of a tile without columns
 LOOPED_COLUMNS = 2048  # Of a tile that walks along a long row
-LEAST_INTERPRETED = 2048  # In the interpreter, where a kernel that is compiled for few elements may get many
+LEAST_INTERPRETED = (
+    2048  # In the interpreter, where a kernel that is compiled for few elements may get many
+)
 
 
 @dataclass(frozen=True)

@@ -17,6 +17,7 @@ from torch.utils._sympy.functions import Max
 
 from course_lib.codegen.printer import ARITHMETIC, ATOM, Printer, Spelling, compare, decimal, infix
 from course_lib.scheduling.expressions import Expr, symbols_of
+from course_lib.sizes import same
 
 POINTERS = {
     torch.float32: "*fp32", torch.float64: "*fp64", torch.float16: "*fp16", torch.bfloat16: "*bf16", torch.int8: "*i8",
@@ -167,6 +168,10 @@ class TritonOps(Printer):
 
     def print_load(self, expr: Expr) -> tuple[str, int]:
         buffer, index = expr.detail
+        if any(same(size, 0) for size in self.buffers[buffer].shape):
+            # No iteration reads it, and so no mask says where: a load would read what is not there.
+            return f"tl.full([], 0, {self.type_name(expr.dtype)})", ATOM
+
         # This comes first: where the index is read from a tensor, it prints the lines that read it.
         place = self.place(buffer, index)
         mask = self.mask_under_conditions(index)

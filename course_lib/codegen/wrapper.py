@@ -24,7 +24,7 @@ from course_lib.lowering.ir import Buffer, ExternKernel, LoopGraph, View
 from course_lib.scheduling.kernel import FusedKernel, Kernel
 from course_lib.scheduling.memory import MemoryPlan, extent
 from course_lib.scheduling.streams import Streamed
-from course_lib.sizes import NeedsNumbers, Real, Size, same, text_of
+from course_lib.sizes import NeedsNumbers, Real, Size, name_of_size, same, text_of
 from course_lib.written import as_tuple
 
 # Where torch keeps quick ways to memory: `as_strided` counts from where its tensor starts
@@ -141,8 +141,12 @@ class Wrapper:
         """A size as source: a number, or a formula of names that are given once, at the top (`s0 = x.shape[0]`)."""
         if not isinstance(value, (Size, Real)):
             return str(value)
-        names = {symbol: self.size_symbol(symbol) for symbol in value.expr.free_symbols}
-        return text_of(value.expr, names)
+        return self.formula(value.expr)
+
+    def formula(self, expr: sympy.Expr) -> str:
+        """A formula of sizes as source."""
+        names = {symbol: self.size_symbol(symbol) for symbol in expr.free_symbols}
+        return text_of(expr, names)
 
     def sizes(self, values: Sequence[Any]) -> str:
         """A shape or strides."""
@@ -167,16 +171,16 @@ class Wrapper:
         """The tensor in which a kernel is given its sizes: one for all kernels that take the same."""
         key = tuple(symbols)
         if key not in self.tensors_of_sizes:
-            name = self.unique("_".join(["sizes", *(symbol.name for symbol in key)]))
+            name = self.unique("_".join(["sizes", *map(name_of_size, key)]))
             self.names[name] = None  # taken
             self.tensors_of_sizes[key] = name
         return self.tensors_of_sizes[key]
 
     def lines_of_sizes(self) -> list[str]:
         """What stands at the top: each symbol's value in this call, and the tensors in which kernels get them."""
-        for key in self.tensors_of_sizes:
-            for symbol in key:
-                self.size_symbol(symbol)
+        tensors = {}
+        for key, name in self.tensors_of_sizes.items():
+            tensors[name] = ", ".join(map(self.formula, key))
 
         places = self.graph.places
         lines = []
@@ -187,9 +191,7 @@ class Wrapper:
             if place.dim is not None:
                 lines.append(f"    {name} = {self.arguments[place.input]}.shape[{place.dim}]")
 
-        for key, tensor in self.tensors_of_sizes.items():
-            values = ", ".join(str(self.symbols[symbol]) for symbol in key)
-            lines.append(f"    {tensor} = tensor([{values}])")
+        lines += [f"    {name} = tensor([{values}])" for name, values in tensors.items()]
         return lines
 
     # --- memory
@@ -277,7 +279,7 @@ class Wrapper:
         if problem:
             passed.append(problem)
         if source.language == "triton":
-            passed += [str(self.size_symbol(symbol)) for symbol in source.symbols]
+            passed += map(self.formula, source.symbols)
         elif source.symbols:
             passed.append(self.sizes_of_kernel(source.symbols))
         if source.sizes:
@@ -383,6 +385,7 @@ def namespace() -> dict[str, Any]:
     names: dict[str, Any] = {
         "torch": torch,
         "aten": torch.ops.aten,
+        "math": math,
         "inf": math.inf,
         "nan": math.nan,
         "zeros": torch.zeros,

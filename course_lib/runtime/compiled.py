@@ -133,12 +133,9 @@ def load_triton_kernels(
     to_load = []
     for kernel, source in sources.items():
         if source.language == "triton" and isinstance(kernel, FusedKernel):
-            is_called = all(loop.size > 0 for loop in kernel.rows)
+            is_called = not any(same(loop.size, 0) for loop in kernel.rows)
             if is_called:
                 to_load.append(kernel)
-        is_called = not any(same(loop.size, 0) for loop in kernel.rows)
-        if source.language == "triton" and is_called:
-            to_load.append(kernel)
 
     # Most of what Triton does needs no lock of Python's. What is measured runs alone.
     with ThreadPoolExecutor(1 if autotune else None) as threads:

@@ -95,10 +95,9 @@ def load_interpreted(
 def programs_of_call(source: TritonSource, meta: dict[str, int]) -> Callable[..., int]:
     """How many programs a call starts, as a function of its sizes: `lambda s0, s1: (s0*s1 + 1023) // 1024`."""
     programs = source.tiling.programs(meta)
-    names = {symbol: sympy.Symbol(symbol.name, integer=True) for symbol in source.symbols}
-    arguments = ", ".join(symbol.name for symbol in source.symbols)
-    text = text_of(programs, names)
-    compute: Callable[..., int] = eval(f"lambda {arguments}: {text}")
+    names = {size: sympy.Symbol(f"s{n}", integer=True) for n, size in enumerate(source.symbols)}
+    arguments = ", ".join(map(str, names.values()))
+    compute: Callable[..., int] = eval(f"lambda {arguments}: {text_of(programs, names)}")
     return compute
 
 

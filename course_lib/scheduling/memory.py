@@ -12,7 +12,6 @@ import operator
 from dataclasses import dataclass, field
 from typing import Any, Literal, NamedTuple
 
-import sympy
 import torch
 from torch._prims_common import compute_required_storage_length
 

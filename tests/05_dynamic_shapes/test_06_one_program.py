@@ -68,7 +68,7 @@ PROGRAMS = {
     "repeated": lambda x: (x.repeat(2, 3), x.repeat_interleave(2, 1)),
     "enlarged": lambda x: (
         F.interpolate(x[None, None], scale_factor=2.0),
-        F.interpolate(x[None, None], scale_factor=1.5, mode="bilinear"),
+        F.interpolate(x[None, None].double(), scale_factor=1.5, mode="bilinear"),
         F.interpolate(x[None], size=x.shape[0] + 1),
     ),
     "padded by reflection": lambda x: F.pad(x, (1, 2), mode="reflect"),
@@ -197,16 +197,11 @@ def test_what_must_be_right_becomes_a_guard():
 
 
 def test_what_needs_numbers_is_compiled_for_each_set_of_sizes():
-    """A size as a result beside gradients: autograd's node gives tensors."""
-    compiled = cl.compile(lambda x: (x * 2, x.shape[0] * 2), dynamic=True)
-    with cl.record() as trace:
-        for rows in (5, 6):
-            x = torch.randn(rows, 3, requires_grad=True)
-            got, size = compiled(x)
-            got.sum().backward()
-            assert size == 2 * rows and torch.equal(x.grad, torch.full_like(x, 2))
-    assert "returns a size" in trace.of(events.SizesAreNumbers)[0].why
-    assert len(trace.of(events.KernelsBuilt)) == 4
+    """Where products are measured, they are measured for one size."""
+    shapes = [(5, 7), (6, 8), (5, 7)]
+    trace = compiled_and_run(lambda x: x + 1, shapes, mode="max-autotune-no-cudagraphs")
+    assert "measured for one set of sizes" in trace.of(events.SizesAreNumbers)[0].why
+    assert len(trace.of(events.KernelsBuilt)) == 2
 
 
 def test_a_size_that_can_have_one_value_only_leaves_the_others_open():
@@ -239,7 +234,7 @@ def test_aot_eager_traces_once(name):
                 compiled(ours), program(theirs), ours, theirs, first_only=seed % 3 == 2
             )
     assert not [event.why for event in trace.of(events.SizesAreNumbers)]
-    assert len(trace.of(events.AtenTraced)) <= 5
+    assert len(trace.of(events.AtenTraced)) <= 6
 
 
 @pytest.mark.parametrize("name", ["softmax", "sums", "sliced", "causal", "joined", "padded"])

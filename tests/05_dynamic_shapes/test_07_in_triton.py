@@ -104,7 +104,9 @@ def test_what_a_kernel_looks_like():
 
 
 def test_a_product_of_sizes_stands_in_brackets_behind_a_division():
-    trace = compare(lambda x: (x[:, None, :] * x[None]).transpose(0, 2).contiguous(), [(3, 5), (4, 2)])
+    trace = compare(
+        lambda x: (x[:, None, :] * x[None]).transpose(0, 2).contiguous(), [(3, 5), (4, 2)]
+    )
     sources = "".join(kernel.source for kernel in kernels_of(trace))
     assert "// (s0*s0)" in sources or "// (s0*s1)" in sources, sources
 
