@@ -66,7 +66,9 @@ def in_pieces(gm: fx.GraphModule, compile_piece: Callable[[fx.GraphModule], Prog
 
     placeholders = gm.graph.find_nodes(op="placeholder")
     computed = [node for node in gm.graph.nodes if node.op.startswith("call_") and is_size(node)]
-    sizes_of = known and known.function([known.of(node.meta["val"]) for node in computed])
+    sizes_of = None
+    if known is not None:
+        sizes_of = known.function([known.of(node.meta["val"]) for node in computed])
 
     def run(*args: Any) -> tuple[Any, ...]:
         values = dict(zip(placeholders, args, strict=True))
