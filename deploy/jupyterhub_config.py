@@ -10,25 +10,17 @@ from pathlib import PurePosixPath
 
 c = get_config()  # noqa: F821  (JupyterHub gives it)
 
-c.JupyterHub.bind_url = os.environ.get(
-    "HUB_URL", "http://127.0.0.1:8000"
-)  # change: https, behind your proxy
+c.JupyterHub.bind_url = os.environ.get("HUB_URL", "http://127.0.0.1:8000")  # change: https, behind your proxy
 c.JupyterHub.authenticator_class = "shared-password"  # change: OAuthenticator, LTI, …
-c.SharedPasswordAuthenticator.user_password = os.environ[
-    "HUB_PASSWORD"
-]  # change: goes with the authenticator above
+c.SharedPasswordAuthenticator.user_password = os.environ["HUB_PASSWORD"]  # change: goes with the authenticator above
 c.Authenticator.allow_all = True
 
 c.JupyterHub.spawner_class = "dockerspawner.DockerSpawner"
 c.JupyterHub.hub_ip = "0.0.0.0"  # containers reach the hub over Docker's bridge, where the host's own name is not known
-c.JupyterHub.hub_connect_ip = os.environ.get(
-    "HUB_CONNECT_IP", "172.17.0.1"
-)  # `docker network inspect bridge`: the gateway
+c.JupyterHub.hub_connect_ip = os.environ.get("HUB_CONNECT_IP", "172.17.0.1")  # `docker network inspect bridge`: the gateway
 c.DockerSpawner.image = os.environ.get("COURSE_IMAGE", "course")
 c.DockerSpawner.cmd = ["jupyterhub-singleuser"]
-home = PurePosixPath(
-    "/home", os.environ.get("NB_USER", "learner")
-)  # in the container: the Dockerfile's NB_USER
+home = PurePosixPath("/home", os.environ.get("NB_USER", "learner"))  # in the container: the Dockerfile's NB_USER
 c.DockerSpawner.notebook_dir = str(home / "course")
 c.DockerSpawner.default_url = "/lab/tree/notebooks/00_start_here.ipynb"
 c.DockerSpawner.remove = True  # the container goes, the volumes stay

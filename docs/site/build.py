@@ -18,34 +18,10 @@ from typing import Any
 
 ROOT = Path(__file__).resolve().parents[2]
 HERE = Path(__file__).parent
-LISTED = (
-    "docs/find-the-slow-line",
-    "docs/gallery",
-    "docs/operator-coverage",
-    "docs/index",
-    "docs/trials",
-)
-ROOMS = (
-    "frames",
-    "capture",
-    "guards",
-    "autograd",
-    "lowering",
-    "scheduling",
-    "codegen",
-    "runtime",
-    "simulator",
-    "viz",
-    "grading",
-    "bench",
-    "lessons",
-    "tools",
-)
-NO_PAGE = {
-    "course_lib.__main__",
-    "course_lib.grading.nbgrader_config",
-    "course_lib.grading.nbval_versions",
-}
+LISTED = ("docs/find-the-slow-line", "docs/gallery", "docs/operator-coverage", "docs/index", "docs/trials")
+ROOMS = ("frames", "capture", "guards", "autograd", "lowering", "scheduling", "codegen", "runtime", "simulator", "viz", "grading", "bench",
+         "lessons", "tools")
+NO_PAGE = {"course_lib.__main__", "course_lib.grading.nbgrader_config", "course_lib.grading.nbval_versions"}
 WIDGET = "application/vnd.jupyter.widget-view+json"
 
 
@@ -80,18 +56,10 @@ def write(path: Path, text: str) -> None:
 def shown(nb: dict[str, Any]) -> dict[str, Any]:
     """A notebook as the site shows it: widgets by their static form, folded code folded, a heading on top."""
     for cell in nb["cells"]:
-        if (
-            cell["cell_type"] == "markdown"
-        ):  # who reads the site has no copy: the link leads to the exercise
-            cell["source"] = re.sub(
-                r"\]\(\.\./work/(\w+)\.ipynb\)",
-                r"](../exercises/\1/\1.ipynb)",
-                "".join(cell["source"]),
-            )
+        if cell["cell_type"] == "markdown":  # who reads the site has no copy: the link leads to the exercise
+            cell["source"] = re.sub(r"\]\(\.\./work/(\w+)\.ipynb\)", r"](../exercises/\1/\1.ipynb)", "".join(cell["source"]))
         asks = "Predict(" in "".join(cell["source"])  # the answer stands in the source
-        if cell["cell_type"] == "code" and (
-            asks or cell["metadata"].get("jupyter", {}).get("source_hidden")
-        ):
+        if cell["cell_type"] == "code" and (asks or cell["metadata"].get("jupyter", {}).get("source_hidden")):
             cell["metadata"]["tags"] = [*cell["metadata"].get("tags", []), "hide-input"]
         for output in cell.get("outputs", ()):
             data = output.get("data", {})
@@ -103,9 +71,7 @@ def shown(nb: dict[str, Any]) -> dict[str, Any]:
 def with_terms(glossary: str) -> str:
     """The glossary with its terms as Sphinx knows them, so that the search finds them first."""
     head = glossary[: glossary.index("- **")]
-    entries: dict[
-        str, list[str]
-    ] = {}  # a term that two lessons define stands once, with both definitions
+    entries: dict[str, list[str]] = {}  # a term that two lessons define stands once, with both definitions
     names: dict[str, str] = {}
     for term, rest in re.findall(r"(?m)^- \*\*(.+?)\*\*(.*)$", glossary):
         entries.setdefault(term.lower(), []).append(rest.strip(" ,:").replace("): ", ") ", 1))
@@ -129,12 +95,8 @@ def reference_page(room: str, modules: list[str]) -> str:
     title = "The public names and the compiler" if room == "compiler" else f"The room `{room}`"
     parts = [f"# {title}\n"]
     for module in modules:
-        package = (
-            module.count(".") == 1 and room != "compiler"
-        )  # its public names stand with their own modules
-        option = (
-            "   :no-members:\n" if package else "   :no-index:\n" if module == "course_lib" else ""
-        )
+        package = module.count(".") == 1 and room != "compiler"  # its public names stand with their own modules
+        option = "   :no-members:\n" if package else "   :no-index:\n" if module == "course_lib" else ""
         parts.append(f"## `{module}`\n\n```{{eval-rst}}\n.. automodule:: {module}\n{option}```\n")
     return "\n".join(parts)
 
@@ -150,30 +112,15 @@ def reference_index(root: Path) -> str:
 def index(source: Path) -> str:
     """The front page, with what is there filled in."""
     pages = sorted(
-        page.relative_to(source).with_suffix("").as_posix()
-        for page in source.rglob("*")
-        if page.suffix in (".md", ".ipynb")
+        page.relative_to(source).with_suffix("").as_posix() for page in source.rglob("*") if page.suffix in (".md", ".ipynb")
     )
     lessons = [page for page in pages if re.match(r"notebooks/\d\d_", page)]
     exercises = [page for page in pages if page.startswith("exercises/")]
-    docs = [
-        page
-        for page in pages
-        if page.startswith("docs/") and "/design/" not in page and page not in LISTED
-    ]
+    docs = [page for page in pages if page.startswith("docs/") and "/design/" not in page and page not in LISTED]
     design = [page for page in pages if page.startswith("docs/design/")]
-    others = [
-        page
-        for page in pages
-        if page.startswith("notebooks/") and page not in lessons and not page.endswith("glossary")
-    ]
+    others = [page for page in pages if page.startswith("notebooks/") and page not in lessons and not page.endswith("glossary")]
     text = (HERE / "index.md").read_text(encoding="utf-8")
-    for name, found in (
-        ("LESSONS", lessons),
-        ("EXERCISES", exercises),
-        ("DOCS", docs + others),
-        ("DESIGN", design),
-    ):
+    for name, found in (("LESSONS", lessons), ("EXERCISES", exercises), ("DOCS", docs + others), ("DESIGN", design)):
         text = text.replace(name, "\n".join(found))
     return text
 
@@ -204,19 +151,7 @@ def main() -> int:
     source = args.out.with_name(f"{args.out.name}-source")
     collect(ROOT, source)
     shutil.rmtree(args.out, ignore_errors=True)
-    options = [
-        "-q",
-        "-W",
-        "--keep-going",
-        "-b",
-        "html",
-        "-c",
-        str(HERE),
-        "-d",
-        str(source / ".doctrees"),
-        "-j",
-        args.jobs,
-    ]
+    options = ["-q", "-W", "--keep-going", "-b", "html", "-c", str(HERE), "-d", str(source / ".doctrees"), "-j", args.jobs]
     status = build_main([*options, str(source), str(args.out)])
     if status == 0:
         make_explorers(args.out / "_static" / "explorer")

@@ -64,23 +64,17 @@ CODE = re.compile(r"(\w?)`([^`]+)`(\w?)")
 
 def readable(app, what, name, obj, options, lines: list[str]) -> None:
     """Docstrings are plain text with Markdown's backticks, lists and indented examples: say it in reStructuredText."""
-    if not getattr(obj, "__module__", "course_lib").startswith(
-        "course_lib"
-    ):  # of another library, under a name of ours
+    if not getattr(obj, "__module__", "course_lib").startswith("course_lib"):  # of another library, under a name of ours
         lines[:] = [escaped(lines[0]) if lines else ""]
         return
-    if lines[:1] and lines[0].startswith(
-        "Alias for field number"
-    ):  # what Python says of a named tuple's fields
+    if lines[:1] and lines[0].startswith("Alias for field number"):  # what Python says of a named tuple's fields
         lines[:] = []
         return
     made: list[str] = []
     for block in re.split(r"\n\s*\n", "\n".join(lines).strip("\n")):
         rows = block.splitlines()
         example = any(re.search(r"\S {3,}\S", row) and not BEGINS.match(row) for row in rows)
-        if example or (
-            rows and all(row.startswith("  ") and not BEGINS.match(row) for row in rows)
-        ):
+        if example or (rows and all(row.startswith("  ") and not BEGINS.match(row) for row in rows)):
             made += ["::", "", *(f"    {row}" for row in rows), ""]
             continue
         for part in parts(rows):
@@ -118,9 +112,7 @@ def marked(part: str) -> str:
 
 def escaped(text: str) -> str:
     """Text without backticks, in which only *emphasis* of words means something."""
-    return re.sub(
-        r"(?<!\w)(\\\*)(\w[^*`]*?\w|\w)\\\*(?!\w)", r"*\2*", re.sub(r"([\\*_|`])", r"\\\1", text)
-    )
+    return re.sub(r"(?<!\w)(\\\*)(\w[^*`]*?\w|\w)\\\*(?!\w)", r"*\2*", re.sub(r"([\\*_|`])", r"\\\1", text))
 
 
 VALUE_LETTERS = 70  # a constant's value that is longer is a table, and often names objects and folders of one machine
@@ -137,9 +129,7 @@ def without_long_values(app, domain, objtype, content) -> None:
 
 def is_long_value(text: str) -> bool:
     """What follows a constant's name is not shown: it is no value that is short and the same everywhere."""
-    return text.startswith("=") and (
-        len(text) > VALUE_LETTERS or bool(re.search(r" at 0x|['\"]/", text))
-    )
+    return text.startswith("=") and (len(text) > VALUE_LETTERS or bool(re.search(r" at 0x|['\"]/", text)))
 
 
 def setup(app) -> None:
