@@ -19,8 +19,8 @@ from typing import Any
 ROOT = Path(__file__).resolve().parents[2]
 HERE = Path(__file__).parent
 LISTED = ("docs/find-the-slow-line", "docs/gallery", "docs/operator-coverage", "docs/index", "docs/trials")
-ROOMS = ("frames", "capture", "guards", "autograd", "lowering", "scheduling", "codegen", "runtime", "simulator", "viz", "grading", "bench",
-         "lessons", "tools")
+ROOMS = ("frames", "capture", "guards", "autograd", "lowering", "scheduling", "codegen", "runtime", "simulator", "viz", "grading",
+         "languages", "bench", "lessons", "tools")
 NO_PAGE = {"course_lib.__main__", "course_lib.grading.nbgrader_config", "course_lib.grading.nbval_versions"}
 WIDGET = "application/vnd.jupyter.widget-view+json"
 
