@@ -28,6 +28,7 @@ from course_lib.codegen.printer import KernelSource
 from course_lib.lowering.indexing import ZERO, Linear
 from course_lib.lowering.ir import Buffer
 from course_lib.lowering.ops import substitute
+from course_lib.scheduling.blocks import shown_columns
 from course_lib.scheduling.expressions import Expr
 from course_lib.scheduling.kernel import FusedKernel
 from course_lib.scheduling.rescaling import Powers, Running
@@ -111,12 +112,15 @@ class StreamedCpp(CppOps):
         self.totals: list[str] = []
         self.weights: list[str] = []
         self.left: list[Operand] = []
+        # Where the columns begin and end that a mask does not hide
+        self.shown: list[str] = []
 
     def print(self) -> KernelSource:
         """The whole function."""
         stream, row = self.stream, self.stream.row
         with self.block(f'extern "C" void {self.name}(void** buffers) {{', "}"):
             self.write_pointers()
+            self.write_shown()
             around = len(stream.batch) + 1
             collapse = f" collapse({around})" if around > 1 else ""
             self.line(f"#pragma omp parallel for{collapse} schedule(dynamic)")
@@ -281,6 +285,7 @@ class StreamedCpp(CppOps):
         with self.counting("n0", "0", str(size), self.tile_columns):
             columns = smaller(f"{size} - n0", self.tile_columns)
             self.line(f"const int64_t columns = {columns}, n1 = n0 + columns;")
+            self.write_skipping()
             for n, scores in enumerate(self.stream.scores):
                 self.write_scores(scores, self.left[n])
 
@@ -288,6 +293,26 @@ class StreamedCpp(CppOps):
                 factors = self.write_maxima()
                 self.write_weights(factors)
             self.write_totals()
+
+    def write_skipping(self) -> None:
+        """Blocks that the mask hides whole are left out. (What is 0 * NaN in eager is not; nor is anything in the second turn.)"""
+        place = self.place_of(self.stream.values)
+        if not self.shown or place is None:
+            return
+        first, last = (f"{name}[m0 / {self.tile_rows}]" for name in self.shown)
+        values = self.operand(self.stream.values, place, "n0")
+        finite = f"all_finite({values.address}, {values.row}, {values.column}, columns, {self.stream.values.columns.size})"
+        self.line(f"if (turn == 0 && (n0 < {first} || n0 >= {last}) && {finite}) continue;")
+
+    def write_shown(self) -> None:
+        """For each block of rows the columns that its mask does not hide, as far as the mask's formula says."""
+        shown = shown_columns(self.stream, self.tile_rows, self.tile_columns)
+        if shown is None:
+            return
+        for wanted, ends in zip(("shown_from", "shown_to"), zip(*shown, strict=True), strict=True):
+            name = self.unique(wanted)
+            self.line(f"static const int64_t {name}[] = {{{', '.join(map(str, ends))}}};")
+            self.shown.append(name)
 
     def write_scores(self, scores: Scores, left: Operand) -> None:
         """A tile of a product. The keys become the columns of their tile, for `multiply` takes registers full of columns."""

@@ -123,3 +123,17 @@ static void fill_tile(float* to, int64_t to_row, const T* from, int64_t row, int
     }
   }
 }
+
+// Is there no NaN and no infinity in a part of a matrix? Then 0 times it is 0.
+template <class T>
+static bool all_finite(const T* from, int64_t row, int64_t column, int64_t rows, int64_t columns) {
+  int others = 0;
+  for (int64_t r = 0; r < rows; r++) {
+#pragma omp simd reduction(|: others)
+    for (int64_t c = 0; c < columns; c++) {
+      float x = (float)from[r * row + c * column];
+      others |= x - x != 0;
+    }
+  }
+  return !others;
+}

@@ -54,8 +54,9 @@ from course_lib.sizes import is_symbolic
 
 FLOATS = (torch.float32, torch.float16, torch.bfloat16)
 HALVES = (torch.float16, torch.bfloat16)
-# Below so many elements of the matrix the library's two calls are as fast: it lies in the caches anyway
+# With fewer elements of one matrix, or of all, the library's two calls are as fast: what they write lies in the caches anyway
 FEWEST_SCORES = 128 * 128
+FEWEST_IN_ALL = 256 * 256
 # With fewer rows than this, most of a tile would be empty
 FEWEST_ROWS = 16
 # What one row of an operand may have: a tile of it must lie in the caches
@@ -532,8 +533,11 @@ class Attempt:
         row, column = self.row.size, self.column.size
         depths = [each.left.columns.size for each in self.scores]
         width = self.values.shape[-1 if self.side == 0 else -2]
-        if row < FEWEST_ROWS or row * column < FEWEST_SCORES:
-            raise Refused(f"a matrix of {row} x {column} lies in the caches anyway")
+        matrices = math.prod(loop.size for loop in self.batch)
+        is_small = row < FEWEST_ROWS or row * column < FEWEST_SCORES
+        if is_small or matrices * row * column < FEWEST_IN_ALL:
+            count = f"{matrices} matrices" if matrices > 1 else "a matrix"
+            raise Refused(f"{count} of {row} x {column}: too few scores for tiles to pay")
         if max(width, *depths) > MOST_DEPTH:
             raise Refused(
                 f"rows of {max(width, *depths)} numbers are too long for tiles that stay in the caches"

@@ -6,11 +6,13 @@ import math
 
 import pytest
 import torch
-from random_attention import check, compile_streamed, distance, in_double
+from back_half import lowered
+from random_attention import check, compile_streamed, distance, in_double, small_tiles
 
 import course_lib as cl
-from course_lib import events
+from course_lib import events, scheduling
 from course_lib.scheduling import FusedKernel, No, Streamed
+from course_lib.scheduling.blocks import shown_columns
 
 B, H, M, N, D = 2, 4, 150, 200, 32
 INF = float("inf")
@@ -286,6 +288,58 @@ def test_a_nan_or_an_infinite_score_is_eagers():
     compiled = compile_streamed(lambda *given: (plain(*given),), q, k, v)
     got, want = compiled(q, k, v)[0], plain(q, k, v)
     assert torch.equal(got.isnan(), want.isnan())
+    torch.testing.assert_close(got, want, rtol=1e-4, atol=1e-5, equal_nan=True)
+
+
+MASKS = {
+    "causal": lambda i, j: i >= j,
+    "window": lambda i, j: (i - j).abs() <= 20,
+    "window of the past": lambda i, j: (i >= j) & (i - j < 33),
+    "prefix": lambda i, j: (i >= j) | (j < 40),
+    "far away": lambda i, j: ~((i - j).abs() < 60),
+    "twice as fast": lambda i, j: 2 * i + 3 > 5 * j,
+    "one block": lambda i, j: (i < 10) & (j == 170),
+    "nothing": lambda i, j: i + j < 0,
+    "a cap": lambda i, j: torch.maximum(i, j) < 70,
+    "as floats": lambda i, j: i.float() * 0.5 >= j.float(),
+}
+LEFT_OUT = {"causal": 9, "window": 15, "prefix": 6, "nothing": 35, "a cap": 25}
+"""Blocks of 32 x 32 that are known to be hidden, at least. (Their matrix is 150 x 200: 35 blocks.)"""
+
+
+@pytest.mark.parametrize("name", MASKS)
+def test_blocks_that_a_formula_hides_are_left_out_and_no_others(name):
+    mask = MASKS[name]
+
+    def masked(q, k, v):
+        return (torch.softmax(torch.where(mask(*positions()), q @ k.mT, -INF), -1) @ v,)
+
+    inputs = heads(rows=M), heads(), heads()
+    loops = scheduling.stream_products(lowered(masked, *inputs))
+    (stream,) = [node for node in loops.nodes if isinstance(node, Streamed)]
+    shown = shown_columns(stream.stream, 32, 32) or [(0, N)] * 5
+
+    left_out = 0
+    for block, (first, last) in enumerate(shown):
+        rows = mask(*positions())[32 * block : 32 * block + 32]
+        assert not rows[:, :first].any() and not rows[:, last:].any()
+        left_out += 7 - (last - first + 31) // 32
+    assert left_out >= LEFT_OUT.get(name, 0)
+
+
+@pytest.mark.parametrize("name", ["causal", "window", "nothing"])
+def test_a_nan_among_values_that_a_mask_hides_is_eagers(name):
+    mask = MASKS[name]
+
+    def masked(q, k, v):
+        return (torch.softmax(torch.where(mask(*positions()), q @ k.mT, -INF), -1) @ v,)
+
+    q, k, v = heads(rows=M), heads(), heads()
+    v[0, 0, 190, 3], v[1, 1, 0, 7] = float("nan"), INF
+    with small_tiles():
+        compiled = compile_streamed(masked, q, k, v)
+    assert "shown_from" in compiled.source
+    got, want = compiled(q, k, v)[0], masked(q, k, v)[0]
     torch.testing.assert_close(got, want, rtol=1e-4, atol=1e-5, equal_nan=True)
 
 

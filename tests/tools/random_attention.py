@@ -288,6 +288,7 @@ def small_tiles():
     """Several blocks in each direction, for matrices of some dozens of rows."""
     with (
         patch.object(streams, "FEWEST_SCORES", 64),
+        patch.object(streams, "FEWEST_IN_ALL", 64),
         patch.object(streamed, "ROWS", 12),
         patch.object(streamed, "COLUMNS", 32),
     ):
@@ -376,7 +377,7 @@ def main() -> None:
         print(check(options.show))
         return
 
-    began, streamed_programs, faults = time.time(), 0, {}
+    began, done, streamed_programs, faults = time.time(), 0, 0, {}
     reasons: Counter[str] = Counter()
     for seed in range(options.start, options.start + options.count):
         if time.time() - began > options.seconds:
@@ -385,6 +386,7 @@ def main() -> None:
             outcome = check(seed)
         except Exception as error:
             outcome = Outcome(False, [], f"{type(error).__name__}: {error}")
+        done += 1
         streamed_programs += outcome.is_stream
         reasons.update(outcome.reasons)
         if outcome.fault:
@@ -392,7 +394,7 @@ def main() -> None:
             print(f"seed {seed}: {outcome.fault}", flush=True)
 
     print(
-        f"{options.count} programs in {time.time() - began:.0f} s, {streamed_programs} with a stream, {len(faults)} faults"
+        f"{done} programs in {time.time() - began:.0f} s, {streamed_programs} with a stream, {len(faults)} faults"
     )
     for reason, times in reasons.most_common(12):
         print(f"{times:6}  {reason}")
