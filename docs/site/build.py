@@ -36,11 +36,15 @@ def collect(root: Path, to: Path) -> None:
     ):
         if HERE.name not in path.relative_to(root).parts[:2]:
             write(to / path.relative_to(root), path.read_text(encoding="utf-8"))
+    for path in root.glob("docs/*.pdf"):
+        shutil.copyfile(path, to / path.relative_to(root))
     for path in (*root.glob("notebooks/*.ipynb"), *root.glob("exercises/*/*.ipynb")):
         nb = shown(json.loads(path.read_text(encoding="utf-8")))
         write(to / path.relative_to(root), json.dumps(nb, ensure_ascii=False))
     glossary = (root / "notebooks/glossary.md").read_text(encoding="utf-8")
     write(to / "notebooks/glossary.md", with_terms(glossary))
+    for path in root.glob("notebooks/glossary.*.md"):  # in other languages
+        write(to / path.relative_to(root), path.read_text(encoding="utf-8"))
     for room, modules in modules_of(root).items():
         write(to / f"reference/{room}.md", reference_page(room, modules))
     write(to / "reference/index.md", reference_index(root))
@@ -125,6 +129,30 @@ def index(source: Path) -> str:
     return text
 
 
+LONGEST_TEXT = 30_000  # letters of a page that the search shows something of
+
+
+def texts_of(source: Path) -> str:
+    """A script with the words of every page, by its name: the search shows what stands around a hit."""
+    texts = {}
+    for page in sorted((*source.rglob("*.md"), *source.rglob("*.ipynb"))):
+        text = page.read_text(encoding="utf-8")
+        if page.suffix == ".ipynb":
+            cells = json.loads(text)["cells"]
+            text = "\n".join("".join(cell["source"]) for cell in cells if cell["cell_type"] == "markdown")
+        name = page.relative_to(source).with_suffix("").as_posix()
+        texts[name] = words_of(text)[:LONGEST_TEXT]
+    return f"window.courseTexts = {json.dumps(texts, ensure_ascii=False)};\n"
+
+
+def words_of(markdown: str) -> str:
+    """The text of a page in one line, without the signs of Markdown and HTML."""
+    bare = re.sub(r"(?ms)^(```|:::).*?$", " ", markdown)
+    bare = re.sub(r"!?\[([^\]]*)\]\([^)]*\)", r"\1", bare)
+    bare = re.sub(r"<[^>]+>|[*`#|]+|-{3,}", " ", bare)
+    return " ".join(bare.split())
+
+
 def make_explorers(to: Path) -> None:
     """The explorer's pages: a model is compiled, for inference and for training."""
     import torch
@@ -154,6 +182,7 @@ def main() -> int:
     options = ["-q", "-W", "--keep-going", "-b", "html", "-c", str(HERE), "-d", str(source / ".doctrees"), "-j", args.jobs]
     status = build_main([*options, str(source), str(args.out)])
     if status == 0:
+        write(args.out / "_static" / "texts.js", texts_of(source))
         make_explorers(args.out / "_static" / "explorer")
         print(f"open {args.out / 'index.html'}")
     return status
