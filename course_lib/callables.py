@@ -65,7 +65,7 @@ def compiled_module(model: torch.nn.Module, compiler: Any) -> torch.nn.Module:
 
 def has_own_frame(function: Callable[..., Any]) -> bool:
     """Does its call run Python code of the user's? Otherwise a frame is made to be captured."""
-    inner = getattr(function, "func", function)  # of a `functools.partial`
+    inner = getattr(function, "func", function)  # what a `functools.partial` calls
     code = getattr(inner, "__code__", None) or getattr(type(inner).__call__, "__code__", None)
     return code is not None and not is_library(code.co_filename)
 
@@ -112,7 +112,7 @@ def as_generator(run: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def as_async_generator(run: Callable[..., Any]) -> Callable[..., Any]:
-    """What `yield from` does, which there is none of for asynchronous generators: values, errors and the end go both ways."""
+    """`yield from`, which Python lacks for asynchronous generators: values, errors and the end go both ways."""
 
     async def async_generator(*args: Any, **kwargs: Any) -> Any:
         made = run(*args, **kwargs)

@@ -69,7 +69,7 @@ class Compiler:
 
     def __post_init__(self) -> None:
         with config.collector_paused(importing=True):
-            # sizes need it: whole, and not when a frame is half captured
+            # Symbolic sizes need it. It is imported now, so that no import happens while a frame is captured.
             call(None, importlib.import_module, "torch._dynamo")
         self.codes: dict[int, CodeState] = {}  # By the code's number (`frames.number` says why)
         # What is left to eager, and why (`giving_up`)
@@ -306,8 +306,8 @@ def compile(
     recompile_limit: how many entries a code object may hold here. None: `cl.config.recompile_limit`.
     isolate_recompiles: torch shares entries and their limit among all compiles of one function, unless this is True. Here
         each `compile` always has entries and a limit of its own, so both values mean the same.
-    dynamic_shapes: torch's description of sizes by parameter (2.14 and later). It makes sizes that nobody knows while
-        compiling. There are none here: anything but None is refused.
+    dynamic_shapes: torch's description of sizes by parameter (2.14 and later), for sizes that are not known while
+        compiling. Here each size is known then: anything but None is refused.
     pipeline: your own stages (backend "inductor").
 
     Raises ValueError for an unknown backend, mode or option, for a limit below 1 and for `dynamic_shapes`, and TypeError for

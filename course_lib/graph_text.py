@@ -1,10 +1,10 @@
-"""Graphs whose text is right: torch.fx prints a graph as Python, and that text is what runs.
+"""Make torch.fx print a graph correctly: it prints a graph as Python, and that text is what runs.
 
 In:  an `fx.Graph`, or an operation that is about to become a node of one.
-Out: the same, written so that the text which torch.fx prints means what the nodes mean.
+Out: the same graph or operation, with other targets and constants where torch.fx would print them wrongly.
 
-torch.fx prints operators without parentheses and constants by their `repr`. That is wrong for a few: `-1 ** n` is -(1 ** n),
-`(1-0j)` has lost the sign of its zero, `infj` is no name, and a function has no `repr` that is Python at all.
+torch.fx prints operators without parentheses, and constants by their `repr`. For some that is wrong. `-1 ** n` means -(1 ** n).
+`(1-0j)` has lost the sign of its zero. `infj` is no name. The `repr` of a function is no Python at all.
 In PyTorch: `torch/fx/graph.py` (`CodeGen._gen_python_code`, `magic_methods`, `inplace_methods`).
 """
 
@@ -21,8 +21,9 @@ OUT_OF_PLACE = {
     getattr(operator, f"i{name.strip('_')}"): getattr(operator, name)
     for name in "add and_ floordiv lshift mod mul matmul or_ pow rshift sub truediv xor".split()
 }
-"""`x @= w` where that makes a new tensor: printed so, it would change what the graph calls x from there on."""
+"""For an operation in place that makes a new tensor all the same. Printed as `x @= w`, it would rebind the graph's variable x."""
 HAVE_TEXT = (torch._ops.OpOverload, torch._ops.HigherOrderOperator)
+"""Functions that torch.fx can print as an argument."""
 
 
 class Complex(complex):
@@ -35,7 +36,7 @@ class Complex(complex):
 
 
 class Bound:
-    """A function with some of its arguments filled in: functions and classes, for which a graph's text has no words."""
+    """A function with some of its arguments filled in: those that are functions or classes, which torch.fx cannot print."""
 
     def __init__(self, function: Callable[..., Any], args: Any, kwargs: Any) -> None:
         self.function = function
@@ -75,7 +76,7 @@ def make_readable(graph: fx.Graph) -> bool:
     changed = False
     for node in graph.nodes:
         if node.target is operator.pow and has_a_sign(node.args[0]):
-            node.target = pow  # which is printed as a call
+            node.target = pow  # printed as a call, `pow(-1, n)`
             changed = True
         if has_complex(node.args) or has_complex(node.kwargs):
             node.args = fx.node.map_aggregate(node.args, exact)
@@ -99,4 +100,5 @@ def has_complex(value: Any) -> bool:
 
 
 def exact(value: Any) -> Any:
+    """A complex number with a `repr` that gives it back; anything else itself."""
     return Complex(value) if type(value) is complex else value

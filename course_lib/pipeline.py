@@ -127,7 +127,7 @@ class Pipeline:
             return self.compile_for_sizes(gm, codegen, differentiate)
 
         try:
-            # whatever the graph switched when tracing it ended half-way
+            # If tracing raises half-way, what the graph has switched until then is switched back.
             with capture.recording_mode():
                 if not differentiate:
                     return self.compile_forward(gm, codegen)
@@ -135,7 +135,7 @@ class Pipeline:
                 return autograd.in_pieces(gm, compile_piece)
 
         except NotImplementedError as problem:
-            # an exercise that is not written yet says so itself
+            # a learner's stage: its own NotImplementedError is the message
             if self.lower is not lowering.lower or "Exercise:" in str(problem):
                 raise
             return fall_back(gm, str(problem))
@@ -250,7 +250,7 @@ class Pipeline:
     def compile_graph(self, aten: fx.GraphModule, codegen: str) -> Program:
         """A functional ATen graph to machine code."""
         events.emit(events.AtenTraced(aten))
-        # what autocast does is in the graph; it is to touch neither the compiler's own products nor the program's
+        # The graph holds autocast's casts. Autocast itself is off while the compiler multiplies, and while the program runs.
         autocast = torch._C._is_any_autocast_enabled()
         with torch._C._DisableAutocast():
             program = self.compile_kernels(aten, codegen)
@@ -338,7 +338,7 @@ def with_numbers(program: Program, lifted: Any, gm: fx.GraphModule) -> Program:
 
     def run(*args: Any) -> tuple[Any, ...]:
         if autograd.hooks_for_saved_tensors():
-            # they are not to see the tensors that stand for numbers
+            # the hooks would be shown the tensors that stand for numbers, which eager does not have
             return fall_back(gm, autograd.runtime.HOOKS)(*args)
         numbers = lifted.values(args)
         if numbers is None:
@@ -386,7 +386,7 @@ def sizes_of(gm: fx.GraphModule) -> list[Any]:
     return found
 
 
-@capture.recording_mode()  # it may switch autocast
+@capture.recording_mode()  # the graph may switch autocast
 def with_sizes(gm: fx.GraphModule, args: Sequence[Any]) -> fx.GraphModule:
     """The graph for inputs of just these sizes; numbers among the inputs become constants."""
     static, mode = copy.deepcopy(gm), FakeTensorMode()

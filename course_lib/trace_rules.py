@@ -46,7 +46,7 @@ IMPORT = "<frozen importlib._bootstrap>", "_find_and_load"
 """The file and the name of Python's function below which a module is imported: it runs the module's code."""
 LIBRARIES = tuple(folder_of(path) for path in (torch.__file__, np.__file__, __file__))
 WRITTEN = ("<frozen ", "<course_lib ")
-"""How the names of files begin that are none: of Python's own modules, and of code that this library writes."""
+"""How the file names of code begin that has no file: Python's frozen modules, and code that this library writes."""
 FOLLOWED = tuple(
     os.path.join(*parts, "")
     for parts in (
@@ -59,11 +59,11 @@ FOLLOWED = tuple(
 )
 """Folders of libraries whose code is captured."""
 NOT_FOLLOWED = os.path.join("modules", "module.py")
-"""A file of such a folder that is not: how a module calls its `forward` is known to capture (`calls`)."""
+"""A file of such a folder whose code is not captured: capture itself knows how a module calls its `forward` (`capture/calls`)."""
+
 OPTIMIZERS = ("sgd", "adam", "rmsprop", "adagrad", "adadelta", "adamax", "nadam")
 STEPS = frozenset(f"_single_tensor_{name}" for name in OPTIMIZERS)
-"""What optimizers do to all parameters (`torch.optim`), without a look at data: the rest of a `step` runs in eager."""
-
+"""Functions of `torch.optim` that update all parameters, and look at no data. The rest of a `step` runs in eager."""
 
 OF_MODES = {"__torch_function__", "__torch_dispatch__"}
 """What torch calls for each operation while a mode of the user's is on: one frame of this code for each of torch's functions."""
@@ -86,8 +86,8 @@ CALLS = called(len).__code__
 def runs_unwatched(code: CodeType) -> bool:
     """Is this frame left alone, with all frames that it calls?
 
-    What torch.compile compiles is its own matter. The functions that a module calls while it is imported run once, and with
-    values that are half made: nothing would be won.
+    That is so for torch.compile, which compiles its own functions. And for an import: what a module calls while it is imported
+    runs only once, so compiling it would not pay.
     """
     if (code.co_filename, code.co_name) == IMPORT:
         return True
@@ -99,8 +99,12 @@ def is_skipped(code: CodeType) -> bool:
     # CPython calls the argument of a comprehension `.0`. Heads are written as source, and no source can use that name.
     if not all(name.isidentifier() for name in code.co_varnames):
         return True
+
+    # single functions of torch and of this library that are captured
     if code is CALLS or code.co_name in STEPS:
         return False
+
+    # the program of a mode: it runs once for each operation
     if code.co_name in OF_MODES:
         return True
     return is_library(code.co_filename)

@@ -122,22 +122,27 @@ class Twin(torch.nn.Module, metaclass=TwinType):
         try:
             found = getattr(model, name)
         except AttributeError as error:
+            # Python calls `__getattr__` next, which raises this error
             object.__setattr__(self, "_course_error", error)
             raise
+
         is_method = type(found) is types.MethodType and found.__self__ is model
         if not is_method or is_dynamo_compiling():
             return found
         return method_of(found, self)
 
     def __getattr__(self, name: str) -> Any:
-        """Python asks here once more: the module has said already that it has none."""
+        """Raise what the module raised: Python asks here after `__getattribute__` has failed."""
         if name.startswith("_course_") or name in COPYING:
             raise AttributeError(f"a compiled module has no {name}")
-        error, self._course_error = self._course_error, None
+
+        error = self._course_error
+        self._course_error = None
         try:
             raise error
         finally:
-            del error  # whose traceback holds this frame
+            # The error's traceback holds this frame. If the frame held the error, neither would be freed.
+            del error
 
     def __setattr__(self, name: str, value: Any) -> None:
         if name.startswith("_course_"):
@@ -159,6 +164,7 @@ class Twin(torch.nn.Module, metaclass=TwinType):
 
     def __reduce_ex__(self, protocol: Any) -> Any:
         """A pickle of the twin is one of the module: whoever loads it needs no `course_lib`."""
+        # what is loaded is `[module][0]`, the module itself
         return operator.getitem, ([model_of(self)], 0)
 
     def __copy__(self) -> Any:
@@ -168,7 +174,7 @@ class Twin(torch.nn.Module, metaclass=TwinType):
         return self._course_remade(copy.deepcopy(model_of(self), memo))
 
     def __del__(self) -> None:
-        """The module has its own end."""
+        """Nothing: the class of the module may have a `__del__`, which runs when the module itself is freed."""
 
 
 model_of: Callable[[Any], torch.nn.Module] = own_names(Twin)["_course_model"].__get__
@@ -199,7 +205,7 @@ class Method:
         return self.twin if result is model_of(self.twin) else result
 
     def __getattr__(self, name: str) -> Any:
-        # who looks at this object before it is filled must not be sent in a circle
+        # an empty slot ends here, too: to look into `self.bound` would lead back here for ever
         if name in Method.__slots__:
             raise AttributeError(name)
         return getattr(self.bound, name)

@@ -29,7 +29,7 @@ def define(name: str, source: str, about: str, namespace: dict[str, Any]) -> Cal
 def define_within(
     name: str, source: str, about: str, names: dict[str, Any], namespace: dict[str, Any]
 ) -> FunctionType:
-    """As `define`, but `names` are its closure: its globals are `namespace`, where nothing is added."""
+    """The function `name` that `source` defines, with `names` as its closure. Nothing is added to its globals, `namespace`."""
     filename = remember(source, about)
     tree = ast.parse(source, filename)
 
@@ -72,15 +72,20 @@ def as_tuple(items: Iterable[Any]) -> str:
 
 
 def traceable(gm: fx.GraphModule) -> fx.GraphModule:
-    """The same graph, with a text that is right. torch.fx keeps the source of every `forward` that it writes; this one's goes
-    when the graph does."""
+    """The same graph module. Its printed Python is right (`make_readable`), and is let go together with it.
+
+    torch.fx itself keeps the source of every `forward` that it writes, for ever."""
     if make_readable(gm.graph):
-        forget(type(gm))  # the first `forward`; it gets another
+        # a new `forward` is written, and the first one is not needed any more
+        forget(type(gm))
         gm.recompile()
-    weakref.finalize(gm, forget, type(gm))  # each has a class of its own
+
+    # torch.fx makes a class for each graph module
+    weakref.finalize(gm, forget, type(gm))
     return gm
 
 
 def forget(written: type[fx.GraphModule]) -> None:
+    """Let go of the source of this class's `forward`."""
     for cache in (linecache.cache, fx.graph_module._loader.eval_cache):
         cache.pop(written.forward.__code__.co_filename, None)

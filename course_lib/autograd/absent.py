@@ -3,10 +3,10 @@
 In:  a backward graph, and which of its tangents (the gradients of results) there are.
 Out: the backward graph for just these.
 
-Autograd goes only where a gradient comes from. A compiled graph is one node of autograd, so it is asked for all gradients at
-once, and what was not used has the gradient None. To take zeros for it is nearly right: `0 * inf` is NaN, though, and there is
-code of the user's (a custom backward) that would not have run. So we say what eager does by a rule: a gradient is linear in the
-tangents, therefore what is computed from absent tangents alone is absent, too, and of a sum the other part remains.
+Autograd goes only where a gradient comes from. A compiled graph is one node of autograd. So it is asked for all gradients at once,
+and a result that was not used has the gradient None. Zeros in its place are nearly right. But `0 * inf` is NaN, and a custom
+backward of the user's would run that does not run in eager. So a rule says what eager does. A gradient is linear in the tangents:
+what is computed from absent tangents alone is absent, too, and where one term of a sum is absent, the other remains.
 In PyTorch: undefined gradients, `torch/csrc/autograd/engine.cpp`. (`aot_autograd` makes zeros of them.)
 """
 
@@ -30,7 +30,7 @@ MOVES = {
     *(aten.constant_pad_nd.default, aten.slice_scatter.default, aten.select_scatter.default),
     *(torch.ops.prims.convert_element_type.default, aten.as_strided.default),
 }
-"""Operators that make nothing but zeros of zeros."""
+"""Operators whose result is all zeros if their input is."""
 
 
 @dataclass(frozen=True)
@@ -45,7 +45,9 @@ class Absent:
 def absent(graph: fx.Graph, tangents: Sequence[fx.Node], missing: Collection[fx.Node]) -> Absent:
     """Follow the `missing` ones of the `tangents` through the graph."""
     from_tangents = downstream(graph, list(tangents))
-    gone: dict[fx.Node, bool] = dict.fromkeys(missing, True)  # with True: it would be all zeros
+
+    # The absent nodes. True: with zeros for the absent tangents this node would be all zeros, too
+    gone: dict[fx.Node, bool] = dict.fromkeys(missing, True)
     zeros_do = True
 
     for node in graph.nodes:
@@ -55,7 +57,10 @@ def absent(graph: fx.Graph, tangents: Sequence[fx.Node], missing: Collection[fx.
 
         still_zero = all(gone[arg] for arg in lost)
         others = [arg for arg in node.all_input_nodes if arg not in gone]
-        is_sum = node.target is aten.add.Tensor  # the one operation that is not linear in each part
+
+        # A term of a sum remains without the other. Any other operation is linear in each operand, so its result is absent,
+        # unless several operands come from tangents.
+        is_sum = node.target is aten.add.Tensor
         if others and (is_sum or not from_tangents.isdisjoint(others)):
             zeros_do = zeros_do and still_zero
         else:

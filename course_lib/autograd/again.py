@@ -4,12 +4,12 @@ In:  the captured graph, what its inputs were in the forward call, and the gradi
 Out: the gradients of its inputs. Or eager's error, if a value that eager's backward needs was written to.
 
 A compiled backward graph stands below autograd: nobody recorded how to differentiate it once more. So for `create_graph=True` the
-captured graph runs again, operation by operation, and autograd records it as in eager. The same serves a backward pass inside
-autocast where forward was not, which casts what eager's operations compute, not ours.
+captured graph runs again, operation by operation, and autograd records it as in eager. The same is done for a backward pass under
+autocast whose forward pass was not: autocast casts what eager's operations compute, and our kernels are others.
 
-Eager refuses a backward pass if a tensor that it saved was written to. We save others, or compute them again. So the version
-numbers of inputs and results are noted in forward. Only if one has changed, the graph is rehearsed on fake tensors with the same
-changes: autograd itself says then whether eager would refuse, and in which words.
+Eager refuses a backward pass if a tensor that it saved was written to. We save other tensors, or compute them again. So the
+version numbers of inputs and results are noted in forward. Only if one has changed, the graph is rehearsed on fake tensors with the
+same changes. Then autograd itself says whether eager would refuse, and in which words.
 In PyTorch: `torch/csrc/autograd/saved_variable.cpp` (`SavedVariable::unpack`). `aot_autograd` refuses to differentiate twice.
 """
 
@@ -75,41 +75,62 @@ class Again:
         self.autocast = autocast_now()
         self.forms = Forms([node.meta["val"] for node in self.placeholders], parts.sizes)
 
+        # Inputs that the compiled forward saves for its backward: the input's number → its place among what is saved
         self.saved = {n: k for k, n in enumerate(parts.places) if n < len(self.placeholders)}
+        # Inputs on which gradients depend
         self.needed = needed_inputs(parts, self.placeholders)
+        # Inputs that the graph writes to: the input's number → the value that it has afterwards
         self.updated = {update.input: update.index for update in signature.updates}
+        # Value → the output of the captured graph that shows it
         self.outputs = self.places_of_values()
         self.draws = any(draws(node.target) for node in parts.forward.graph.nodes)
         self.why_not = self.reason()
 
+        # Inputs that are kept alive between forward and backward, and those of which only a weak reference is noted
         self.held = [n for n in range(len(self.placeholders)) if self.is_held(n)]
-        self.noted = [
-            n for n in sorted(self.needed) if n not in (*self.saved, *self.updated, *self.held)
-        ]
+        kept = {*self.saved, *self.updated, *self.held}
+        self.noted = sorted(self.needed - kept)
 
     def places_of_values(self) -> dict[int, int]:
-        """Value → the output of the captured graph that it is, else one that is a part of it."""
-        results = [(r, k) for k, r in enumerate(self.signature.results) if not r.of_input]
-        parts = {r.index: k for r, k in results if r.layout is not None}
-        return parts | {r.index: k for r, k in reversed(results) if r.layout is None}
+        """By the number of a value: the output of the captured graph that is this value, else one that is a view of it."""
+        whole: dict[int, int] = {}
+        views: dict[int, int] = {}
+        for place, result in enumerate(self.signature.results):
+            if result.of_input:
+                continue
+            if result.layout is None:
+                whole.setdefault(result.index, place)
+            else:
+                views[result.index] = place
+        return views | whole
 
     def reason(self) -> str:
         """Why the graph cannot run again; empty if it can."""
         if self.needed & self.updated.keys():
             return "it writes to an input whose old value its gradients depend on"
-        halves = (self.parts.forward.graph, self.parts.backward.graph)
-        if any(by_formula(node) for graph in halves for node in graph.nodes):
+
+        nodes = [*self.parts.forward.graph.nodes, *self.parts.backward.graph.nodes]
+        if any(map(by_formula, nodes)):
             return "it draws its random numbers by a formula, for `fallback_random=False`"
 
+        if not self.shows_all_values():
+            return "a result of it is a part of a hidden tensor"
+        return ""
+
+    def shows_all_values(self) -> bool:
+        """Is each value that has a gradient whole among the results of the captured graph, or in an input?"""
         made = self.parts.forward.graph.output_node().args[0]
-        outputs = [node and node.meta["val"] for node in self.captured.graph.output_node().args[0]]
+        results = self.captured.graph.output_node().args[0]
+        outputs = [node and node.meta["val"] for node in results]
         found = {n: self.value_of(n, outputs) for n in self.outputs}
+
+        in_inputs = self.updated.values()
         for n, has_gradient in enumerate(self.signature.differentiable):
-            if not has_gradient or n in self.updated.values():
+            if not has_gradient or n in in_inputs:
                 continue
             if n not in found or found[n].shape != made[n].meta["val"].shape:
-                return "a result of it is a part of a hidden tensor"
-        return ""
+                return False
+        return True
 
     def value_of(self, n: int, results: Sequence[Any]) -> Any:
         """The value `n`: a result of the captured graph, or what that is a view of."""
@@ -140,7 +161,7 @@ class Again:
     def note(
         self, inputs: Sequence[Any], values: dict[int, Any], numbers: Any, sizes: Sequence[int] = ()
     ) -> Noted:
-        """What is to be known of a forward call later. `numbers`: what `random` gave before it; `sizes`: the values of symbols."""
+        """What backward needs to know about a forward call. numbers: what `random` gave before it; sizes: the values of symbols."""
         return Noted(
             [Note(n, weakref.ref(x), x._version) for n in self.noted if can_change(x := inputs[n])],
             [Note(n, weakref.ref(v), v._version) for n, v in values.items() if can_change(v)],
@@ -150,14 +171,16 @@ class Again:
         )
 
     def is_wanted(self) -> bool:
-        """Is backward to be differentiated, or under an autocast that forward was not under? (Under the same, ours casts alike.)"""
+        """Will backward be differentiated itself? Or is it under another autocast than forward was?"""
         if torch.is_grad_enabled():
             return True
         return torch._C._is_any_autocast_enabled() and autocast_now() != self.autocast
 
     def inputs_of(self, noted: Noted, saved: Sequence[Any]) -> tuple[list[Any], str]:
-        """The inputs of the forward call, and why the graph cannot run again with them (empty: it can). Where no gradient depends
-        on an input, another serves."""
+        """The inputs of the forward call, and why the graph cannot run again with them ("": it can).
+
+        An input on which no gradient depends is replaced by a stand-in: it need not be kept.
+        """
         if self.why_not:
             return [], self.why_not
         notes = {note.place: note for note in noted.inputs}
@@ -168,10 +191,8 @@ class Again:
                 found.append(noted.held[n])
             elif n in self.saved:
                 if not saved:
-                    return (
-                        [],
-                        f"its input {placeholder.name} was kept beside a tensor that was written to",
-                    )
+                    beside = "was kept beside a tensor that was written to"
+                    return [], f"its input {placeholder.name} {beside}"
                 found.append(saved[self.saved[n]])
             elif n not in self.needed:
                 found.append(self.stand_in(n, noted))
@@ -191,7 +212,7 @@ class Again:
         return stand_in(self.placeholders[n], self.forms.of(noted.sizes)[n])
 
     def entered(self, inputs: Sequence[Any]) -> list[Any]:
-        """The inputs as the graph may write to them: a leaf that requires a gradient may not be."""
+        """The inputs, with copies of those that the graph writes to: autograd refuses a write to a leaf that requires a gradient."""
         return [x.clone() if n in self.updated else x for n, x in enumerate(inputs)]
 
     def gradients(
@@ -202,16 +223,20 @@ class Again:
         wanted: Sequence[int],
         watched: Sequence[Watched] = (),
     ) -> dict[int, Any]:
-        """The gradients of the inputs `wanted`, as eager computes them under the modes that are on. `given`: those of values;
-        `watched`: values whose hooks are called meanwhile."""
+        """The gradients of the inputs `wanted`, as eager computes them under the modes that are on.
+
+        given: the gradients of values, by the value's number. watched: values whose hooks are called meanwhile.
+        """
         with torch.enable_grad(), numbers_of(noted), under(self.autocast):
-            # one tensor may be two inputs
+            # One tensor may be two inputs. A view for each tells their gradients apart.
             own = [x.view_as(x) if requires_grad(x) else x for x in inputs]
             entered = self.entered(own)
             values = self.values_of(self.captured(*entered), entered)
+
         for one in watched:
             if requires_grad(values.get(one.value)):
                 one.watch(values[one.value], given.get(one.value))
+
         values = {n: values[n] for n in given if requires_grad(values.get(n))}
         wanted = [n for n in wanted if requires_grad(own[n])]
         if not values or not wanted:
@@ -233,8 +258,10 @@ class Again:
         wanted: Collection[int],
         written: Collection[int] = (),
     ) -> None:
-        """Raises eager's RuntimeError, if what was written to since forward is needed for the gradients of the inputs `wanted`.
-        `written`: inputs that were written to, beside those that are noted."""
+        """Raise eager's RuntimeError if the gradients of the inputs `wanted` need a tensor that was written to since forward.
+
+        given: the values whose gradients come in. written: inputs that were written to, beside those that are noted.
+        """
         with FakeTensorMode(), torch.enable_grad(), under(self.autocast), quiet():
             leaves = [self.stand_in(n, noted) for n in range(len(self.placeholders))]
             inputs = self.entered(leaves)
@@ -303,7 +330,7 @@ def alive(reference: Any) -> torch.Tensor | None:
     """The tensor of a weak reference, if it is still there."""
     tensor = reference()
     if tensor is not None:
-        # its Python object may have been let go while C++ kept the tensor
+        # The Python object may have been freed while C++ kept the tensor: it gets one that lasts again.
         tensor._fix_weakref()
     return tensor
 
@@ -332,7 +359,7 @@ def autocast_now() -> dict[str, torch.dtype]:
 
 @contextlib.contextmanager
 def under(autocast: dict[str, torch.dtype]) -> Iterator[None]:
-    """Autocast as it was then, and no other."""
+    """Inside, autocast is on for these devices and dtypes, and for no other."""
     with torch._C._DisableAutocast(), contextlib.ExitStack() as stack:
         for device, dtype in autocast.items():
             stack.enter_context(torch.autocast(device, dtype))

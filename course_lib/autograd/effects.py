@@ -2,7 +2,7 @@
 
 In:  nodes of a traced graph.
 Out: which of them must run although nobody uses their results, and a value of the graph for each, so that no stage drops it.
-(What may raise an error is kept by capture already, `GraphBuilder.unused_checks`.)
+(What may raise an error is kept by capture already, `capture/unused.py`.)
 In PyTorch: `torch/fx/node.py` (`Node.is_impure`), `torch/_higher_order_ops/effects.py`.
 """
 

@@ -53,18 +53,19 @@ class Gradients:
     def __call__(
         self, saved: Sequence[torch.Tensor], given: Sequence[Any], numbers: Sequence[int] = ()
     ) -> dict[int, Any]:
-        """The gradients by the number of the input. `given`: those of the results, None for one that was not used.
-        `numbers`: the values of symbolic sizes."""
-        filled = [
-            zeros(like) if g is None else restride(g, like)
-            for g, like in zip(given, self.like.of(numbers), strict=True)
-        ]
-        present = tuple(g is not None for g in given)
+        """The gradients by the number of the input.
+
+        given: the gradients of the results, None for a result that was not used. numbers: the values of symbolic sizes.
+        """
+        filled = []
+        for gradient, like in zip(given, self.like.of(numbers), strict=True):
+            filled.append(zeros(like) if gradient is None else restride(gradient, like))
+
+        present = tuple(gradient is not None for gradient in given)
         if all(present) or not self.signature.reached:
             gradients = self.backward(*saved, *filled, *numbers)
-            return self.with_handed_on(
-                dict(zip(self.signature.gradients, gradients, strict=True)), given
-            )
+            found = dict(zip(self.signature.gradients, gradients, strict=True))
+            return self.with_handed_on(found, given)
 
         if present not in self.programs:
             self.programs[present] = self.program_for(present)
@@ -72,7 +73,7 @@ class Gradients:
         found = dict(zip(inputs, program(*saved, *filled, *numbers), strict=True))
         found = self.with_handed_on(found, given)
 
-        # in eager, autograd gets to no other input
+        # the inputs to which eager's autograd gets from the results that were used
         reached = set().union(*itertools.compress(self.signature.reached, present))
         by_input = dict(zip(self.signature.gradients, self.forms.of(numbers), strict=True))
         return {n: found[n] if n in found else zeros(by_input[n]) for n in reached}

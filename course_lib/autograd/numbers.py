@@ -3,10 +3,10 @@
 In:  a captured graph with numbers among its inputs (a step count, a learning rate), and what is computed of these.
 Out: `Lifted`: the same graph, in which tensors without dimensions stand for such numbers, and a program that computes them.
 
-A graph is built once for each set of sizes. Were a number a part of that set, each value would cost a compile. Python computes
-with it as before, in Python's order and with its digits (`1 - 0.9 ** n`); only what meets a tensor in the end becomes an input.
-That is for arithmetic with floating-point tensors, where a number and a float64 tensor without dimensions give the same
-(with float16 and bfloat16: if it is rounded as eager rounds, see `Lifting.combine`).
+A graph is built once for each set of sizes. If a number were a part of that set, each value would cost a compile. So Python goes
+on to compute with numbers, in Python's order and with its digits (`1 - 0.9 ** n`). Only the number that meets a tensor becomes an
+input. That is right for arithmetic with floating-point tensors: a number and a float64 tensor without dimensions give the same
+result. (With float16 and bfloat16 eager rounds in its own way, see `Lifting.combine`.)
 In PyTorch: `wrap_symfloat` in `torch/_dynamo/variables/builder.py`, `torch/fx/passes/_tensorify_python_scalars.py`.
 """
 
@@ -28,6 +28,7 @@ ARITHMETIC: set[Any] = {
     *(torch.mul, torch.add, torch.sub, torch.div),
     *("mul", "add", "sub", "div", "mul_", "add_", "sub_", "div_"),
 }
+"""Operations for which a number and a float64 tensor without dimensions give the same."""
 IN_PLACE = {
     operator.imul,
     operator.iadd,
@@ -38,18 +39,24 @@ IN_PLACE = {
     "sub_",
     "div_",
 }
+"""Of these, the ones that write to their tensor: it keeps its dtype, so no result of theirs can be rounded afterwards."""
 FACTORS = {operator.mul, operator.truediv, torch.mul, torch.div, "mul", "div"}
+"""Those that eager computes in float32 for halves, if one operand is a number."""
 HALVES = (torch.float16, torch.bfloat16)
-EXACT = 2**53  # Up to here float64 has every integer
+EXACT = 2**53
+"""Up to here each integer has an exact float64."""
 
 
 @dataclass
 class Lifted:
-    """`graph` takes the inputs and then a tensor for each number that `numbers` gives for the inputs."""
+    """A graph with tensors in the place of numbers."""
 
+    # Takes the inputs, and behind them one tensor for each number
     graph: fx.GraphModule
+    # Takes the inputs, and gives the numbers
     numbers: fx.GraphModule
-    asked: tuple[bool, ...]  # For each input: does the graph depend on it, if it is a number?
+    # For each input: does the graph depend on it? A number on which it does not may change
+    asked: tuple[bool, ...]
 
     def values(self, inputs: Sequence[Any]) -> list[torch.Tensor] | None:
         """The numbers as tensors; None if one has no exact float64."""
@@ -60,7 +67,8 @@ class Lifted:
 
 
 def lift_numbers(gm: fx.GraphModule, of_sizes: bool = False) -> Lifted | None:
-    """Make inputs of numbers that meet tensors; `of_sizes`: also of floats that are computed of sizes (`n ** 0.5`).
+    """Make inputs of the numbers that meet tensors; `of_sizes`: also of floats that are computed of sizes (`n ** 0.5`).
+
     None if there are no such numbers, or a tensor is not on the CPU."""
     placeholders = gm.graph.find_nodes(op="placeholder")
     tensors = [n.meta["val"] for n in placeholders if isinstance(n.meta["val"], torch.Tensor)]
@@ -69,62 +77,73 @@ def lift_numbers(gm: fx.GraphModule, of_sizes: bool = False) -> Lifted | None:
     if not numbers_from_outside(gm.graph, of_sizes):
         return None
 
-    lifted = Lifting(copy.deepcopy(gm), tensors[0], of_sizes)
-    for node in list(lifted.graph.nodes):
-        lifted.visit(node)
-    if not lifted.inputs:
-        forget(type(lifted.gm))
-        return None
-    lifted.drop_unused_numbers()
+    lifting = Lifting(copy.deepcopy(gm), tensors[0], of_sizes)
+    for node in list(lifting.graph.nodes):
+        lifting.visit(node)
 
-    # the copy's first `forward` goes; it gets another
-    forget(type(lifted.gm))
-    lifted.gm.recompile()
-    by_name = {node.name: node for node in gm.graph.nodes}
-    wanted = [by_name[name] for name in lifted.inputs]
-    asked = [
-        isinstance(node.meta["val"], torch.Tensor) or bool(node.users)
-        for node in lifted.graph.find_nodes(op="placeholder")
-    ]
+    # the copy's first `forward`, which linecache holds, is not needed any more
+    forget(type(lifting.gm))
+    if not lifting.inputs:
+        return None
+    lifting.drop_unused_numbers()
+    lifting.gm.recompile()
+    inputs = lifting.graph.find_nodes(op="placeholder")[: len(placeholders)]
     return Lifted(
-        traceable(lifted.gm), part(gm, placeholders, wanted), tuple(asked[: len(placeholders)])
+        graph=traceable(lifting.gm),
+        numbers=program_for_numbers(gm, list(lifting.inputs)),
+        asked=tuple(map(is_asked, inputs)),
     )
 
 
+def program_for_numbers(gm: fx.GraphModule, names: list[str]) -> fx.GraphModule:
+    """The part of a graph that computes the nodes with these names from the graph's inputs."""
+    by_name = {node.name: node for node in gm.graph.nodes}
+    return part(gm, gm.graph.find_nodes(op="placeholder"), [by_name[name] for name in names])
+
+
+def is_asked(node: fx.Node) -> bool:
+    """Does a graph depend on this input? (On a tensor always: on its shape, at least.)"""
+    return isinstance(node.meta["val"], torch.Tensor) or bool(node.users)
+
+
 class Lifting:
-    """The state of one `lift_numbers`."""
+    """Changes a graph (a copy that is its own). `inputs`: name of a number's node → the placeholder that stands for it."""
 
     def __init__(self, gm: fx.GraphModule, like: torch.Tensor, of_sizes: bool) -> None:
         self.gm, self.graph, self.like = gm, gm.graph, like
         self.changing = numbers_from_outside(self.graph, of_sizes)
-        self.inputs: dict[str, fx.Node] = {}  # Name of a number's node → its placeholder
+        self.inputs: dict[str, fx.Node] = {}
 
     def visit(self, node: fx.Node) -> None:
         """Let tensors stand for the numbers in one operation, if it is arithmetic."""
         if node.target not in ARITHMETIC or len(node.args) != 2 or not is_real(node):
             return
         a, b = node.args
-        factor = node.kwargs.get("alpha")
-
-        if factor in self.changing and list(node.kwargs) == ["alpha"]:
-            if self.agree(node, a) and self.agree(node, b):
-                self.add_multiple(node, a, b, factor)
-        elif node.kwargs:
-            return
+        if node.kwargs:
+            self.visit_multiple(node, a, b)
         elif b in self.changing and self.agree(node, a):
             self.combine(node, a, b, tensor_first=True)
         elif a in self.changing and self.agree(node, b):
             if node.target is operator.truediv:
-                # Python asks the tensor, whose answer is `tensor.reciprocal() * number`: rounded twice
+                # Eager computes `number / tensor` as `tensor.reciprocal() * number`, which rounds twice.
                 b = self.reciprocal(node, b)
                 node.target = operator.mul
             self.combine(node, b, a, tensor_first=False)
 
+    def visit_multiple(self, node: fx.Node, a: Any, b: Any) -> None:
+        """Let a tensor stand for the factor in `torch.add(a, b, alpha=factor)`."""
+        factor = node.kwargs.get("alpha")
+        if factor not in self.changing or list(node.kwargs) != ["alpha"]:
+            return
+        if self.agree(node, a) and self.agree(node, b):
+            self.add_multiple(node, a, b, factor)
+
     def combine(self, node: fx.Node, tensor: fx.Node, number: fx.Node, tensor_first: bool) -> None:
-        """Give the operation a tensor in the place of the number, so that all is rounded as in eager on a CPU."""
+        """Give the operation a tensor in the place of the number. Each step rounds as eager does on a CPU."""
         value = node.meta["val"]
         is_half = value.dtype in HALVES
-        # Of halves eager multiplies in float32 and rounds at the end. What it adds becomes a half first.
+
+        # Eager multiplies a half by a number in float32, and rounds the product. It rounds a number to a half before it adds it.
         in_float32 = is_half and node.target in FACTORS
         with self.graph.inserting_before(node):
             stands_for = self.input_for(number)
@@ -132,15 +151,17 @@ class Lifting:
                 tensor = self.converted(tensor, torch.float32)
             elif is_half:
                 stands_for = self.converted(stands_for, value.dtype)
+
         node.args = (tensor, stands_for) if tensor_first else (stands_for, tensor)
         if in_float32:
             self.round_result(node, value)
 
     def round_result(self, node: fx.Node, value: torch.Tensor) -> None:
-        """The operation computes in float32 now: whoever uses it gets the dtype of `value`."""
+        """Convert the result of the operation, which computes in float32 now, to the dtype of `value`."""
         with self.graph.inserting_after(node):
             rounded = self.converted(node, value.dtype)
-        # All users get the rounded one, but for the conversion itself.
+
+        # All users get the rounded result, but for the conversion itself.
         node.replace_all_uses_with(rounded, delete_user_cb=lambda user: user is not rounded)
         node.meta["val"], rounded.meta["val"] = value.float(), value
 
@@ -156,7 +177,7 @@ class Lifting:
         return made
 
     def add_multiple(self, node: fx.Node, a: fx.Node, b: fx.Node, factor: fx.Node) -> None:
-        """`a + factor * b`, or `a - factor * b`. Of halves eager rounds the factor and the sum, and not the product."""
+        """Write `a + factor * b`, or `a - factor * b`. With halves eager rounds the factor and the sum, but not the product."""
         value = node.meta["val"]
         is_half = value.dtype in HALVES
         with self.graph.inserting_before(node):
@@ -172,7 +193,7 @@ class Lifting:
             self.round_result(node, value)
 
     def agree(self, node: fx.Node, operand: Any) -> bool:
-        """Has the operand the result's dtype, also beside a float64 tensor without dimensions?"""
+        """Does the operation keep the operand's dtype, also beside a float64 tensor without dimensions?"""
         if not isinstance(operand, fx.Node) or not is_real(operand):
             return False
         value, result = operand.meta["val"], node.meta["val"]
@@ -193,14 +214,16 @@ class Lifting:
         return self.inputs[number.name]
 
     def drop_unused_numbers(self) -> None:
+        """Take away the arithmetic on numbers that no operation uses any more: Python does it."""
         for node in reversed(list(self.graph.nodes)):
             if node in self.changing and node.op == "call_function" and not node.users:
                 self.graph.erase_node(node)
 
 
 def numbers_from_outside(graph: fx.Graph, of_sizes: bool) -> set[fx.Node]:
-    """Inputs that are numbers, and numbers that are computed of them; `of_sizes`: floats that are computed of sizes, too. (Where a
-    graph is compiled for each set of sizes, these are constants.)"""
+    """Inputs that are numbers, and numbers that are computed of them; `of_sizes`: floats that are computed of sizes, too.
+
+    Where a graph is compiled for each set of sizes, what is computed of sizes is a constant."""
     found: set[fx.Node] = set()
     for node in graph.nodes:
         value = node.meta.get("val")
@@ -214,6 +237,7 @@ def numbers_from_outside(graph: fx.Graph, of_sizes: bool) -> set[fx.Node]:
 
 
 def is_real(node: fx.Node) -> bool:
+    """Is this a tensor of a floating-point dtype for which numbers can be lifted?"""
     value = node.meta.get("val")
     return isinstance(value, torch.Tensor) and value.dtype in (
         torch.float32,

@@ -1,12 +1,13 @@
 """Cut a joint graph in two: what runs in forward, what runs in backward, and which tensors are kept in between.
 
 In:  a joint graph (`autograd.joint`): from inputs and tangents to values and gradients.
-Out: a `Partition`: two graphs. Forward returns the values and what else is saved; backward takes what is saved, and the tangents.
+Out: a `Partition`: two graphs. Forward returns the values and the other tensors to be saved. Backward takes these and the tangents.
 
-What backward needs of forward is kept, or computed again from what is kept. That is cheap where it melts into a kernel that runs
-anyway, so the rule is: a view or an element-by-element operation may be computed again; a reduction, a matrix product, a random
-number or any other library call may not. Under that rule we keep the fewest bytes, which is a minimum cut: give each node a pipe
-as wide as its result is large, let the inputs and what may not be computed again be the source, and backward the sink.
+A tensor of forward that backward needs is either kept, or computed again from tensors that are kept. Computing again is cheap for an
+operation that becomes a part of a kernel that runs anyway. So views and element-by-element operations may be computed again.
+Reductions, matrix products, random numbers and other library calls may not. Under this rule we keep the fewest bytes. That is a
+minimum cut: each node is a pipe as wide as its result is large, the inputs and all that may not be computed again are the source,
+and backward is the sink.
 In PyTorch: `torch/_functorch/partitioners.py` (`min_cut_rematerialization_partition`, `solve_min_cut`).
 """
 
@@ -72,10 +73,13 @@ def partition(joint: fx.GraphModule, may_recompute: Callable[[fx.Node], bool]) -
 
     kept = [n for n in saved if n not in ends.inputs and n not in ends.values]
     results = [*ends.values, *kept]
-    places = tuple(map([*ends.inputs, *results].index, saved))
+    # Where forward's caller finds what is saved: among the inputs, or behind them among the results
+    inputs_and_results = [*ends.inputs, *results]
+    places = tuple(inputs_and_results.index(node) for node in saved)
     first = part(joint, ends.inputs, results, checks_in(graph, backward))
 
-    # An update whose value is saved must stay as it is: the input may get a new version.
+    # An update is the value that an input has afterwards. If backward needs that value, it must not be written in place
+    # into the input, which the program may change before backward.
     unkept = tuple(each for each in signature.updates if ends.values[each.index] not in saved)
     first.meta["signature"] = replace(signature, updates=unkept)
     known = sizes.current()
@@ -135,7 +139,7 @@ def refuse_to_save_overwritten(saved: list[fx.Node], overwritten: set[fx.Node]) 
 
 
 def checks_in(graph: fx.Graph, backward: set[fx.Node]) -> list[fx.Node]:
-    """The operations of forward that give nothing: they raise, or they do not."""
+    """The operations of forward that have no result. They look at data and may raise."""
     found = []
     for node in graph.nodes:
         gives_nothing = node.op == "call_function" and node.meta.get("val") is None
@@ -170,7 +174,7 @@ def minimum_cut(
 
 def cut(pipes: Sequence[tuple[str, str, float]]) -> list[str]:
     """What is before the narrowest cut from "source" to "sink"."""
-    # which takes longer to import than to cut: only for a new graph
+    # imported here, for the import takes longer than the cut, and is not needed for a cut that is known
     networkx = importlib.import_module("networkx")
     network = networkx.DiGraph()
     network.add_nodes_from(("source", "sink"))
@@ -180,7 +184,7 @@ def cut(pipes: Sequence[tuple[str, str, float]]) -> list[str]:
 
 
 def node_bytes(node: fx.Node) -> float:
-    """The bytes of a node's result; infinite for what cannot be kept: a tuple of several results."""
+    """The bytes of a node's result; infinite for a tuple of several results, which cannot be kept."""
     fake = node.meta.get("val")
     if not isinstance(fake, torch.Tensor):
         return INFINITE

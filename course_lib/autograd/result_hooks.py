@@ -54,7 +54,7 @@ class Watched:
             replayed.register_hook(lambda whole: self.retain(whole, outside))
 
     def call_hooks(self, outside: torch.Tensor) -> torch.Tensor:
-        """The gradient after the hooks, if all of it comes from outside. Raises what autograd raises for what is no gradient."""
+        """The gradient after the hooks, if all of it comes from outside. Raises autograd's error if a hook gives no gradient."""
         gradient = outside
         for hook in self.hooks:
             answer = hook(gradient)
@@ -84,7 +84,7 @@ def checked(answer: Any, gradient: torch.Tensor, hook: GradientHook) -> torch.Te
 
 
 def keep_hooks(ctx: Any, tensor: torch.Tensor) -> None:
-    """In place of a node's `_register_hook_dict`: `tensor`, a result of the node, got its first hook."""
+    """Autograd calls this in place of a node's `_register_hook_dict`, when a result of the node (`tensor`) gets its first hook."""
     hooks: Any = tensor._backward_hooks
     ctx.hooked = (*ctx.hooked, Kept(tensor.output_nr, hooks))
 

@@ -140,7 +140,7 @@ class GraphNode:
     again: Again | None
 
     def forward(self, ctx: Any, inputs: tuple[Any, ...]) -> tuple[Any, ...]:
-        """Run the graph, save what backward needs, and write to inputs what autograd does not see."""
+        """Run the graph, save what backward needs, and do those writes to inputs that autograd does not see."""
         again, shown, known = self.again, self.shown, self.parts.sizes
         ctx.sizes = () if known is None else known.values(inputs)
         random = again and again.random()
@@ -275,9 +275,11 @@ def differentiable(
     compile_graph: Callable[[fx.GraphModule], Program] | None = None,
     captured: fx.GraphModule | None = None,
 ) -> Program:
-    """The captured graph's results with gradients. `forward` and `backward` are the two graphs of `parts`, compiled;
-    `compile_graph` compiles the backward graph for calls after which some results are not used. (Without it: zeros for them.)
-    `captured` runs again where backward is to be as in eager (`again.py`). Without it gradients have no gradients."""
+    """The captured graph's results with gradients.
+
+    forward, backward: the two graphs of `parts`, compiled.
+    compile_graph: compiles the backward graph for calls of which some results are not used. None: their gradients are zeros.
+    captured: the graph that runs again where backward must run as in eager (`again.py`). None: gradients have no gradients."""
     shown = shown_values(signature, parts)
     node = GraphNode(
         forward,
@@ -319,6 +321,7 @@ def with_numbers_for_sizes(graph: fx.GraphModule, known: Any) -> Program:
             return fx.node.map_aggregate(found, self.number)
 
         def number(self, value: Any) -> Any:
+            """A symbolic size in this call; any other argument itself."""
             is_formula = isinstance(value, (torch.SymInt, torch.SymFloat))
             return self.numbers[str(value)] if is_formula else value
 
@@ -351,8 +354,10 @@ def hooks_for_saved_tensors() -> bool:
 
 
 def without_history(program: Program, unconnected: Sequence[int]) -> Program:
-    """`program`, which is not told where these inputs come from. No gradient flows to them, so the graph behind them is none of
-    its business: it may be freed already, and to stay tied to it would keep every earlier step of a loop alive."""
+    """`program` with the inputs `unconnected` cut off from autograd's graph. No gradient flows to them.
+
+    The graph behind them may be freed already. And if the program held it, each step of a loop would keep all earlier ones alive.
+    """
     if not unconnected:
         return program
 

@@ -43,7 +43,7 @@ class Result:
         return replace(self, layout=self.layout and Layout(*map(sizes.shape_or_size, self.layout)))
 
     def made_of(self, inputs: Values, values: Values) -> Any:
-        """The result, of what the program was given and what its graph has computed."""
+        """The result, made of inputs of the program and values of the graph."""
         base = (inputs if self.of_input else values)[self.index]
         if self.layout is None:
             return base
@@ -65,13 +65,13 @@ class Update:
     input: int
     # Which value of the graph it holds afterwards
     index: int
-    # Who notices the write
+    # Who notices the write: autograd, the tensor's version only, or nobody
     seen_by: SeenBy
 
 
 @dataclass
 class Signature:
-    """What the outputs of a traced graph mean: they are the values, and then, if it is a joint graph, gradients of inputs."""
+    """What the outputs of a traced graph mean. They are the values; of a joint graph gradients of inputs come behind them."""
 
     # One for each output of the captured graph
     results: tuple[Result, ...]
@@ -106,11 +106,12 @@ def results_in_call(results: Sequence[Result]) -> Callable[[Values], Sequence[Re
 
 
 def flat(layout: Layout) -> tuple[Any, ...]:
+    """All numbers of a layout in one row."""
     return (*layout.sizes, *layout.strides, layout.offset)
 
 
 def write(updates: Iterable[Update], inputs: Values, values: Any) -> None:
-    """Put what was computed into inputs, where no kernel has."""
+    """Write the new values of inputs into them, unless a kernel has done so already."""
     for update in updates:
         x, new = inputs[update.input], values[update.index]
         if new is not x and not is_there(new, x):
@@ -298,7 +299,7 @@ def is_known_view(tensor: torch.Tensor, base: torch.Tensor) -> bool:
 
 
 class Form(NamedTuple):
-    """What is to be known of a tensor that does not exist: where its sizes were symbolic, in one call."""
+    """Shape, strides, dtype and device in one call of a tensor whose sizes were symbolic. The tensor itself does not exist."""
 
     shape: torch.Size
     strides: tuple[int, ...]

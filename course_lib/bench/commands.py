@@ -1,7 +1,7 @@
 """The subcommands of `course bench`.
 
 In:  command-line arguments. Out: text (or JSON) and an exit status: 1 if a result is wrong or course_lib fails, 2 for
-arguments that make no sense. That torch.compile cannot run here is told and is no failure.
+arguments that make no sense. A machine on which torch.compile cannot run is told of, and is no failure.
 """
 
 from __future__ import annotations

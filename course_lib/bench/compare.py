@@ -207,15 +207,21 @@ def check_results(
 def exact(workload: Workload, inputs: Inputs) -> Sequence[torch.Tensor]:
     """The results of eager in double precision, of a workload that is a module."""
     model = copy.deepcopy(workload.function).double()  # type: ignore[attr-defined]
-    wide = lambda x: (
-        x.detach().double().requires_grad_(x.requires_grad) if x.is_floating_point() else x
-    )
-    return dataclasses.replace(workload, function=model).results(model, tuple(map(wide, inputs)))
+    wide = tuple(map(in_double, inputs))
+    return dataclasses.replace(workload, function=model).results(model, wide)
+
+
+def in_double(x: torch.Tensor) -> torch.Tensor:
+    """Floating-point numbers in double precision; other tensors as they are."""
+    return x.detach().double().requires_grad_(x.requires_grad) if x.is_floating_point() else x
 
 
 def as_exact(ours: torch.Tensor, theirs: torch.Tensor, right: torch.Tensor) -> bool:
-    """Is `ours` at most twice as far from `right` as `theirs` is? (Batch norms over few values, layer after layer, make much of
-    little: two runs of eager that round otherwise are as far apart.)"""
+    """Is `ours` at most twice as far from `right` as `theirs` is?
+
+    Batch norms over few values, layer after layer, make large differences of small ones. Two runs of eager that round in different
+    ways are as far apart.
+    """
     return bool((ours.double() - right).abs().max() <= 2 * (theirs.double() - right).abs().max())
 
 
@@ -242,7 +248,7 @@ def reserved_memory(device: torch.device) -> int:
 
 
 def memory_note(device: torch.device, step: Call, before: int) -> list[str]:
-    """What the GPU's memory holds at the height of a step, more than `before`; CUDA graphs keep theirs between steps."""
+    """How much more memory than `before` the GPU has reserved at the peak of a step, with what CUDA graphs keep between steps."""
     if device.type != "cuda":
         return []
     reserved_memory(device)

@@ -254,18 +254,21 @@ class Lane:
         buffer(self.svg, self.left(0) - BETWEEN / 2, self.top, name, self.nbytes[name], "eager")
 
     def draw_trip_down(self, i: int) -> None:
-        """From memory into the operation. Behind the first it runs beside the trip up of the one before."""
+        """An arrow from memory into the operation."""
         x = self.left(i)
         down = x - BETWEEN / 2
         if i:
+            # the same gap holds the arrow up from the operation before
             down += 18
         end = x - (17 if self.fused else 3)
-        size = self.nbytes[self.before(i) or self.chain[i].reads[0]]
+
+        read = self.before(i) or self.chain[i].reads[0]
+        size = self.nbytes[read]
         way = [(down, self.top + 40), (down, self.middle), (end, self.middle)]
         trip(self.svg, way, size, self.stage, 6)
 
     def draw_trip_up(self, i: int) -> None:
-        """From the operation to its result in memory."""
+        """An arrow from the operation to its result in memory."""
         end = self.left(i) + OP
         column = end + BETWEEN / 2
         up = column - 18 if i < len(self.chain) - 1 else column
@@ -323,7 +326,7 @@ class Plane:
         return X0 + 14 + (WIDTH - 28) * (math.log10(size) - left) / (right - left)
 
     def y(self, seconds: float) -> float:
-        """What is off the axis stands at its end."""
+        """px; a value beyond the axis stands at its end."""
         low, high = map(math.log10, SECONDS)
         power = min(max(math.log10(seconds), low), high)
         return Y0 + HEIGHT * (high - power) / (high - low)

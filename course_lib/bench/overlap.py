@@ -176,7 +176,7 @@ def error(build: Build, rank: int, world: int, width: int = 256, tokens: int = 6
     off_by = []
     for wanted, got in zip(alone.parameters(), model.parameters(), strict=True):
         gradient = got.grad
-        if hasattr(gradient, "full_tensor"):  # of a sharded parameter
+        if hasattr(gradient, "full_tensor"):  # its parameter is sharded
             gradient = gradient.full_tensor()
         farthest = (wanted.grad - gradient).abs().max()
         off_by.append((farthest / wanted.grad.abs().max()).item())

@@ -228,7 +228,7 @@ def table(rows: Sequence[tuple[str, ...]]) -> str:
 
 
 def geometric_mean(outcomes: Sequence[Sequence[Outcome]], base: str) -> float:
-    """Of the ratios to `base`, over the cases where both were timed; nan if there are none."""
+    """The geometric mean of the ratios to `base`, over the cases where both were timed; nan if there are none."""
     logarithms = []
     for several in outcomes:
         ours = next(outcome for outcome in several if outcome.name == "course_lib")

@@ -33,20 +33,18 @@ from torch.fx.experimental.symbolic_shapes import ConstraintViolationError
 from course_lib import events
 from course_lib.capture import corners, global_state, sources
 from course_lib.capture.breaks import BreakBuilder
-from course_lib.capture.graph import TorchRecorder
 from course_lib.capture.guard_tests import Guard, Holds, SameAs, Test, literal
 from course_lib.capture.head import Head, HeadBuilder
 from course_lib.capture.interpreter import Interpreter
 from course_lib.capture.machine import NOTHING, check_own_failure
 from course_lib.capture.places import GlobalNames
+from course_lib.capture.recorder import TorchRecorder
 from course_lib.capture.shapes import History
 from course_lib.capture.sources import FRAME, FUNCTION, Local, Location, Source, Unsupported
+from course_lib.capture.unused import unused_checks
 from course_lib.capture.world import World
 from course_lib.frames import Frame, instructions
 from course_lib.frames.resume import live
-
-LISTING = {"locals", "dir"}
-"""Functions that list the variables of the frame that calls them: also those that no other line reads."""
 
 
 @dataclass
@@ -111,7 +109,7 @@ def capture(
 
         again = problem is not None and not fullgraph and attempt.note(problem, plain)
         if not again:
-            # what was interpreted, to whoever listens
+            # the last attempt: whoever listens hears what was interpreted
             for event in attempt.world.told:
                 events.emit(event)
         attempt.world.forget()
@@ -119,14 +117,14 @@ def capture(
         if problem is None:
             return result
         if not again:
-            # of what no head can do: the last line
+            # a problem while the head is written has no line: the last one that ran is named
             problem.location = problem.location or attempt.root.last
             if problem.__cause__ is not None:
                 problem.__cause__.__traceback__ = None
             try:
                 raise problem
             finally:
-                del problem  # whose traceback holds this frame
+                del problem  # its traceback holds this frame
 
 
 class Attempt:
@@ -147,7 +145,7 @@ class Attempt:
         frame, code = self.frame, self.frame.code
         read = {*live(code)[instructions(code)[0].offset], *code.co_cellvars}
         read.update(code.co_varnames[:1])  # `super()` reads it
-        if not LISTING.isdisjoint(code.co_names):
+        if sources.lists_variables(code):
             read.update(code.co_varnames)
         called = sources.variables(frame.locals)
         found = {}
@@ -169,10 +167,10 @@ class Attempt:
 
             ending = self.endings[self.root.next] if result is NOTHING else None
             builder = self.head_to_the_end(result) if ending is None else self.head_to(ending)
-            # what a call sees of its caller
+            # a function that the head calls may ask for its caller's `__name__`
             names = self.frame.func.__globals__
             builder.head.names["__name__"] = names.get("__name__", "")
-            outputs = [*builder.outputs, *world.builder.unused_checks(builder.outputs)]
+            outputs = [*builder.outputs, *unused_checks(world.builder, builder.outputs)]
             graph = world.builder.finish(outputs)
             head = builder.finish()
 
@@ -231,14 +229,14 @@ class Attempt:
 
     def note(self, problem: Unsupported, plain: bool) -> bool:
         """Remember to end the graph before the instruction that the frame is at. False if that was tried already."""
-        # before the start, or while the head is written
+        # It was raised before the first instruction, or while the head was written.
         if self.root.next == 0 or problem.location is None:
             return False
 
-        # not inside inference mode
+        # In inference mode the graph ends before the `with`, whose instruction is the region's number.
         program = self.root.program
         broken = self.world.builder.region or self.root.next - 1
-        # the names of its arguments, loaded just before, belong to it
+        # A CALL_KW and the instruction before it, which loads the names of its arguments, are not parted.
         first = broken - (program[broken].op == "CALL_KW")
 
         # the bytecode can only be entered where an instruction of CPython begins
@@ -249,7 +247,7 @@ class Attempt:
             if first in self.endings and self.endings[first].plain:
                 return False
 
-        # whose frames hold the user's objects
+        # The frames of its traceback would keep the user's objects alive.
         problem.__traceback__ = problem.__context__ = None
         if problem.__cause__ is not None:
             problem.__cause__.__traceback__ = None
@@ -259,25 +257,21 @@ class Attempt:
 
 @contextlib.contextmanager
 def recording_mode() -> Iterator[None]:
-    """The user's grad mode, without inference mode (fakes are ordinary tensors). What a program switches is switched back."""
-    grad, inference, dual = (
-        torch.is_grad_enabled(),
-        torch.is_inference_mode_enabled(),
-        torch._C._is_fwd_grad_enabled(),
-    )
-    before, dual_mode = global_state.turned(), global_state.forward_ad._set_fwd_grad_enabled
+    """The user's grad mode, without inference mode, for fakes are ordinary tensors. All that a program switches is switched back."""
+    needs_grad = torch.is_grad_enabled() and not torch.is_inference_mode_enabled()
+    dual = torch._C._is_fwd_grad_enabled()
+    dual_mode = global_state.forward_ad._set_fwd_grad_enabled
+    before = global_state.turned()
     try:
-        with (
-            torch.inference_mode(False),
-            torch.set_grad_enabled(grad and not inference),
-            dual_mode(dual),
-        ):
+        with torch.inference_mode(False), torch.set_grad_enabled(needs_grad), dual_mode(dual):
             yield
     finally:
+        # levels of `vmap` and `grad`, and of forward-mode AD, that the program has left open
         while torch._C._functorch.peek_interpreter_stack() is not None:
             torch._C._functorch.pop_dynamic_layer_stack()
-        with contextlib.suppress(RuntimeError):  # there is none (`is_ordinary`)
+        with contextlib.suppress(RuntimeError):  # no such level is open
             torch._C._exit_dual_level(level=0)
         for switch, arguments in before:
             eval(f"{switch}({arguments})", {"torch": torch})
-        torch.clear_autocast_cache()  # of casts of fakes
+        # autocast may have kept casts of fake tensors
+        torch.clear_autocast_cache()

@@ -99,6 +99,6 @@ class Assumptions(Places):
             self.assume(source or FRAME, "class", test)
         self.classes[cls].see(names)
 
-    # what the guards of a family of stand-ins need of the world
+    # methods of `World` that the methods above call
     def wrap(self, obj: Any, source: Source | None) -> Any:
         raise NotImplementedError

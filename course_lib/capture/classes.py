@@ -1,4 +1,6 @@
-"""What a class said when capture asked it. Python looks special methods up unasked: all of those count, missing ones too.
+"""What a class had when capture looked at it: the names that the program looked up, and all special methods.
+
+Python itself looks special methods up (`x + y` asks for `__add__`). So all of them count, also those that the class has not.
 In PyTorch: `torch/_dynamo/guards.py` guards the entries of `type(x).__dict__` that TorchDynamo itself looked up.
 """
 
@@ -10,11 +12,8 @@ from typing import Any
 
 from course_lib.frames.hook import class_version
 
-TRUSTED = {"torch", "numpy", "course_lib", "typing_extensions", *sys.stdlib_module_names} - {
-    "__main__",
-    "this",
-    "os",
-}
+TRUSTED = {"torch", "numpy", "course_lib", "typing_extensions", *sys.stdlib_module_names}
+TRUSTED -= {"__main__", "this", "os"}
 """Top-level packages whose functions, classes and constants nobody rebinds: reading them needs no guard."""
 BELOW_TORCH = (
     *("torch._tensor.", "torch._ops.", "torch.fx.", "torch._subclasses.", "torch.utils._sympy."),
@@ -23,18 +22,18 @@ BELOW_TORCH = (
     *("torch.utils.weak.", "weakref.", "_weakrefset.", "torch._library."),
     *("torch._higher_order_ops.", "copyreg."),
 )
-"""Python code below torch's own operators and symbolic sizes: part of Python, to the interpreted program."""
+"""Modules of Python code that torch's operators and symbolic sizes run. To the interpreted program it is a part of Python."""
 # A flag of classes that were made while Python runs: written in Python, but for a few written in C
 HEAP_TYPE = 1 << 9
 MISSING: Any = type("Missing", (), {"__repr__": lambda self: "MISSING"})()
 
 
 MOST_ANSWERS = 64
-"""Versions of a class whose answers are kept: one that counts in an attribute has another version at every call."""
+"""Versions whose answers are kept. A class that changes one of its attributes in each call has a new version each time."""
 
 
 class SeenClass:
-    """What `cls` and its bases had for `__eq__`, ... and for names looked up. It equals every `class_version` with the same."""
+    """The members of `cls` that capture has seen. It is equal to each `class_version` of a class that has the same members."""
 
     def __init__(self, cls: type) -> None:
         self.cls = cls
@@ -46,28 +45,24 @@ class SeenClass:
         self.members |= {name: member_of(self.cls, name) for name in names}
 
     def __eq__(self, version: object) -> bool:
-        """version: of a class that is to be this one; None: this very class is asked for its own."""
+        """version: that of the class which a check met. None: the check asks about `self.cls` itself, whose version is looked up."""
         if isinstance(version, SeenClass):
             return self is version
         return self.answers[class_version(self.cls) if version is None else version]
 
     def is_seen_in(self, version: int) -> bool:
-        """Compare all members. (Where CPython has no number, 0, only they tell.)"""
+        """Does a class of this version have the members that were seen? Version 0: CPython has given the class none."""
         if version and version != class_version(self.cls):
-            return False  # of another class
+            # it is another class
+            return False
         return not self.changed()
 
     def changed(self) -> str:
         """The first name that means something else than it did, "" if there is none."""
-        names = self.members | special_methods(self.cls)
-        return next(
-            (
-                name
-                for name in names
-                if member_of(self.cls, name) is not self.members.get(name, MISSING)
-            ),
-            "",
-        )
+        for name in self.members | special_methods(self.cls):
+            if member_of(self.cls, name) is not self.members.get(name, MISSING):
+                return name
+        return ""
 
     __hash__ = object.__hash__
 
@@ -101,17 +96,17 @@ def member_of(cls: type, name: str) -> Any:
 
 
 def special_methods(cls: type) -> dict[str, Any]:
-    members = {
-        n: found
-        for base in reversed(cls.__mro__)
-        for n, found in base.__dict__.items()
-        if n[:2] == "__" == n[-2:]
-    }
-    return {
-        n: found
-        for n, found in members.items()
-        if found is None or callable(found) or hasattr(type(found), "__get__")
-    }
+    """The special methods of a class and its bases: functions and descriptors, or None (`__hash__ = None`)."""
+    members: dict[str, Any] = {}
+    for base in reversed(cls.__mro__):
+        for name, found in base.__dict__.items():
+            if name[:2] == "__" == name[-2:]:
+                members[name] = found
+    return {name: found for name, found in members.items() if is_method(found)}
+
+
+def is_method(found: Any) -> bool:
+    return found is None or callable(found) or hasattr(type(found), "__get__")
 
 
 WRAPPING = (property, classmethod, staticmethod, functools.cached_property)
@@ -148,7 +143,7 @@ def has_own_lookup(cls: type) -> bool:
 
 
 def is_a(obj: Any, classes: Any) -> bool:
-    """As the builtin, which may read `obj.__class__`: capture must not run the user's code to look at an object."""
+    """`isinstance`, without a look at `obj.__class__`: that may be a property, and capture must not run the user's code."""
     return issubclass(type(obj), classes) if has_own_lookup(type(obj)) else isinstance(obj, classes)
 
 

@@ -17,13 +17,16 @@ from course_lib.capture.world import World
 
 
 def changes(world: World) -> dict[Any, Any]:
-    """Each change by its place, so that two moments can be compared. Only identities count: no code of the user's runs."""
+    """Each change by its place, so that two moments can be compared. Objects are compared by `id`, so no code of the user's runs."""
     found: dict[Any, Any] = {}
     for known in list(world.known.values()):
         if type(known.stand_in) is Remaining and known.stand_in.taken:
             found[id(known), "taken"] = known.stand_in.taken
-        if known.before is not None and (now := items(known.stand_in)) != kept(known):
+
+        now = items(known.stand_in) if known.before is not None else []
+        if known.before is not None and now != kept(known):
             found[id(known), "items"] = now
+
         if known.attributes is not None:
             found |= attribute_changes(known, known.attributes)
     for key, stored in world.stored.items():

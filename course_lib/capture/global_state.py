@@ -40,7 +40,7 @@ def tests() -> tuple[Test, ...]:
     """Each switch as it stands now."""
     found: list[Test] = [SwitchIs(path, now(f"{path}()")) for path in SWITCHES]
 
-    # what these answer matters only while another switch is on
+    # these matter only while another switch is on
     others = []
     if now(TF32) == "tf32":
         others.append(TF32)
@@ -61,7 +61,7 @@ def now(question: str) -> Any:
 
 
 def turned() -> list[tuple[str, str]]:
-    """The switches that a program may turn while it is interpreted: what to call, with what, to set them as they stand."""
+    """The switches that a program may turn while it is interpreted: for each the function and the arguments that set it as it is now."""
     found = [(f"torch._C.{turn}", str(getattr(torch._C, ask)())) for ask, turn in TURNED.items()]
     for device in ("cpu", "cuda"):
         found.append(

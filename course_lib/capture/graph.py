@@ -4,49 +4,41 @@ In:  operations on tensors, as the interpreted program asks for them.
 Out: an `fx.GraphModule` whose nodes know their shape (`meta["val"]`, a FakeTensor) and the user's line (`meta["location"]`).
 
 A tensor of the interpreted program is a *fake* one: shape, stride, dtype, device, no data. An operation is run on fakes as it is
-recorded (`GraphBuilder.call`). `TorchRecorder` hears of every torch operation, whoever calls it: an instruction, a builtin,
-or torch's own Python code.
+recorded (`GraphBuilder.call`). Who calls it: `recorder.py`. What may be done instead of recording an operation, and what is
+checked behind it: `operations.py`.
 In PyTorch: `torch/_dynamo/output_graph.py` (`OutputGraph`) and `torch/_subclasses/fake_tensor.py`.
 """
 
 import contextlib
 import logging
 import operator
+import re
 import types
 import warnings
 from collections.abc import Callable, Iterator
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
 import torch
 from torch import fx
 from torch._subclasses import fake_tensor
-from torch.overrides import TorchFunctionMode
 from torch.utils._sympy.interp import sympy_interp
 from torch.utils._sympy.reference import PythonReferenceAnalysis
 
-from course_lib import frames
+from course_lib.capture.expected import assert_expected
 from course_lib.capture.global_state import TURNED
 from course_lib.capture.known import Known
 from course_lib.capture.operations import CHECKS, INSTEAD, OF_NUMBERS, Operation
 from course_lib.capture.rules import GO_ON
 from course_lib.capture.shapes import Shapes
 from course_lib.capture.sources import Location, Unsupported
-from course_lib.capture.values import CONSTANT_TYPES, has_tensor, name_of, storages, tensors_in
-from course_lib.failing import may_fail
+from course_lib.capture.values import CONSTANT_TYPES, has_tensor, name_of, storages
 from course_lib.graph_text import OUT_OF_PLACE, with_functions_bound
 from course_lib.written import traceable
 
 FAKE_LOG = logging.getLogger("torch._subclasses.fake_tensor")
-
-REFLECTED = "sub pow truediv floordiv mod matmul lshift rshift".split()
-OPERATOR_OF: dict[str, Callable[..., Any]] = {
-    "__getitem__": operator.getitem,
-    "__setitem__": operator.setitem,
-    "__rdiv__": operator.truediv,
-}
-OPERATOR_OF |= {f"__r{name}__": getattr(operator, f"__{name}__") for name in REFLECTED}
-"""Special methods: the operator that a graph says instead (with the operands swapped, if it begins with r)."""
+NEEDS_DATA = (fake_tensor.DataDependentOutputException, fake_tensor.DynamicOutputShapeException)
+"""What fake tensors raise where an operation asks for data."""
 
 DTYPES: dict[Any, Any] = {
     bool: torch.bool,
@@ -149,17 +141,19 @@ class GraphBuilder:
 
     def _placeholder(self, new: Known) -> fx.Node:
         """A new input of the graph, behind those that are there."""
+        # `self.ln.weight` → `self_ln_weight`; `self` itself is a parameter of the graph's own `forward`
+        words = re.findall(r"[^\W_]+", new.source.shown)
+        name = "_".join(words) or "input"
+        if name == "self":
+            name = "self_"
+
         last = self.node_of(self.inputs[-1].stand_in) if self.inputs else self.graph._root
         with self.graph.inserting_after(last):
-            # `self.ln.weight` → `self_ln_weight`
-            words = "".join(c if c.isalnum() else " " for c in new.source.shown).split()
-            name = "_".join(words) or "input"
-            # the graph's own `forward` has a parameter `self`
-            node = self.graph.placeholder("self_" if name == "self" else name)
-            node.target = node.name  # which no other has
+            node = self.graph.placeholder(name)
+            node.target = node.name  # a name that no other node has
 
         with torch._C.DisableTorchFunction():
-            # as it comes in: a write may change that of its stand-in
+            # asked of the real tensor: a write of the program may have changed the fake one's `requires_grad`
             wanted = getattr(new.real, "requires_grad", False)
         node.meta.update(
             val=new.stand_in, location=self.location, source=new.source, requires_grad=wanted
@@ -215,6 +209,7 @@ class GraphBuilder:
             if result is not GO_ON:
                 return result
 
+        # `2 *= x` gives a new tensor, so the graph has to say `2 * x`
         if getattr(target, "__module__", "") == "_operator" and not operation.is_on_tensor:
             operation.target = OF_NUMBERS.get(operation.target, operation.target)
 
@@ -241,7 +236,7 @@ class GraphBuilder:
             self.untracked = True
 
         if self.expected and self.may_have_written():
-            self.assert_expected()
+            assert_expected(self)
 
     @staticmethod
     def _needs_node(operation: Operation, result: Any) -> bool:
@@ -276,37 +271,33 @@ class GraphBuilder:
         # A failure is told as a graph break. torch need not log it, too.
         FAKE_LOG.disabled = True
         try:
-            with (
-                warnings.catch_warnings(record=True) as caught,
-                torch._C.DisableTorchFunction(),
-                torch._C._EnablePythonDispatcher(),
-                self.shapes.mode,
-            ):
-                warnings.simplefilter("always")
+            with self.fake_world() as caught:
                 result = function(*args, **kwargs)
 
-            # what is asked of tensors is no part of the program
+            # listeners ask tensors for their shapes, and the program does not
             with torch._C.DisableTorchFunction():
                 self.listen(function, args, kwargs, result, caught)
             return result
         except Unsupported:
             raise
-        except (
-            fake_tensor.DataDependentOutputException,
-            fake_tensor.DynamicOutputShapeException,
-        ) as error:
-            why = f"the result of {name_of(function)} depends on the data in the tensor ({error.func}), which is not known yet"
-            raise Unsupported(
-                why, "compute it outside the compiled function, or express it with torch.where"
-            ) from None
+        except NEEDS_DATA as error:
+            raise needs_data(function, error) from None
         except Exception as error:
-            message = str(error).strip().splitlines() or [""]
-            why = f"{name_of(function)} fails on tensors of these shapes: {type(error).__name__}: {message[0]}"
-            raise Unsupported(
-                why, "in eager it fails too, or it needs the tensor's data, or a number for a size"
-            ) from None
+            raise fails_on_fakes(function, error) from None
         finally:
             FAKE_LOG.disabled = False
+
+    @contextlib.contextmanager
+    def fake_world(self) -> Iterator[list[warnings.WarningMessage]]:
+        """Inside, operations run on fakes and are not recorded. Gives the list to which their warnings are added."""
+        with (
+            warnings.catch_warnings(record=True) as caught,
+            torch._C.DisableTorchFunction(),
+            torch._C._EnablePythonDispatcher(),
+            self.shapes.mode,
+        ):
+            warnings.simplefilter("always")
+            yield caught
 
     @staticmethod
     @contextlib.contextmanager
@@ -320,7 +311,7 @@ class GraphBuilder:
         self._nodes[id(value)] = value, node
 
     def remember(self, result: Any, node: fx.Node) -> None:
-        """`node` computes `result`: a tensor, or a nest of them whose parts become nodes. (Of a dict nothing is known.)"""
+        """Note that `node` computes `result`: a tensor, or a nest of tuples and lists whose parts become nodes. (A dict's parts do not.)"""
         if isinstance(result, torch.Tensor):
             self._nodes.setdefault(id(result), (result, node))
         elif isinstance(result, (tuple, list)):
@@ -348,7 +339,7 @@ class GraphBuilder:
         if isinstance(value, np.generic):
             return value.item()
 
-        # what follows is of a subclass of int or float
+        # subclasses of int and float, such as `bool` of NumPy or an `IntEnum`
         if isinstance(value, int):
             return int(value)
         if isinstance(value, float):
@@ -370,31 +361,6 @@ class GraphBuilder:
         self.expected.append((value, truth))
         return True
 
-    def assert_expected(self) -> None:
-        """Ask here, by operations of the graph that raise, what was expected: an input is about to be written to.
-
-        Then nothing has been written where one raises, and the head lets eager run the frame from its start, as after
-        any error of a graph.
-        """
-        # an assertion that fails on a GPU ends all work there
-        if any(tensor.device.type != "cpu" for tensor, _ in self.expected):
-            raise Unsupported(
-                "writes to an input after an assertion about data, which must come first"
-            )
-
-        for tensor, truth in self.expected:
-            holds = self.graph.call_function(torch.ne, (self.node_of(tensor), 0))
-            holds.meta.update(val=self.run_fake(torch.ne, (tensor, 0), {}))
-            if not truth:
-                held, holds = holds, self.graph.call_function(torch.logical_not, (holds,))
-                holds.meta.update(val=self.run_fake(torch.logical_not, (held.meta["val"],), {}))
-
-            check = self.graph.call_function(torch._assert_async, (holds,))
-            for node in (holds, *holds.all_input_nodes, check):
-                node.meta.setdefault("location", self.location)
-                node.meta.setdefault("module", self.module)
-        self.expected.clear()
-
     def writes(self) -> dict[Any, Any]:
         """How often each tensor from outside was written to, as far as it counts that."""
         written = {id(t): t._version for t in self.tensors_outside() if t._version}
@@ -405,38 +371,6 @@ class GraphBuilder:
         return self.untracked or any(tensor._version for tensor in self.tensors_outside())
 
     # ---- the end -----------------------------------------------------------------------------------------
-
-    def unused_checks(self, outputs: list[Any]) -> list[torch.Tensor]:
-        """What operations give that may refuse their data, though nobody uses it.
-
-        The graph returns it, or the operation would be dropped, and with it the error that eager raises.
-        """
-        failing = [node for node in self.graph.nodes if may_fail(node)]
-        if not failing:
-            return []
-
-        written = [node for node in self.graph.nodes if is_in_place(node)]
-        live = self._live_nodes(outputs, written)
-        values = [
-            node.args[0].meta["val"] if node in written else node.meta.get("val")
-            for node in failing
-            if node not in live
-        ]
-        return [leaf for leaf in tensors_in(values) if id(leaf) in self._nodes]
-
-    def _live_nodes(self, outputs: list[Any], written: list[fx.Node]) -> set[fx.Node]:
-        """The nodes that outputs depend on, or a write to memory that outlives the graph."""
-        kept = storages([outputs, [one.stand_in for one in self.inputs]])
-        waiting = [self.node_of(output) for output in outputs]
-        waiting += [node for node in written if kept.keys() & storages(node.args[0].meta["val"])]
-
-        live = set[fx.Node]()
-        while waiting:
-            node = waiting.pop()
-            if node not in live:
-                live.add(node)
-                waiting += node.all_input_nodes
-        return live
 
     def finish(self, outputs: list[Any]) -> fx.GraphModule:
         """Close the graph: it returns a tuple of `outputs`."""
@@ -463,37 +397,6 @@ class GraphBuilder:
         )
 
 
-class TorchRecorder(TorchFunctionMode):
-    """While it is active, every torch operation goes into the graph of `builder`."""
-
-    def __init__(self, builder: GraphBuilder) -> None:
-        super().__init__()
-        self.builder = builder
-
-    def __torch_function__(
-        self, function: Any, types_: Any, args: Any = (), kwargs: Any = None
-    ) -> Any:
-        return frames.call(None, self.record, function, args, kwargs or {})
-
-    def record(self, function: Any, args: Any, kwargs: dict[str, Any]) -> Any:
-        """Record the operation under the name that a user would give it."""
-        name = getattr(function, "__name__", "")
-
-        # an attribute: `tensor.shape` is `shape.__get__(tensor)`
-        if isinstance(function, types.MethodWrapperType):
-            attribute = getattr(function.__self__, "__name__", "")
-            if name != "__get__":
-                raise Unsupported(f"changes the attribute '{attribute}' of a tensor")
-            return self.builder.call(cast(Any, getattr), [args[0], attribute])
-
-        if name in OPERATOR_OF:
-            operands = args[::-1] if name.startswith("__r") else args
-            return self.builder.call(OPERATOR_OF[name], operands)
-
-        is_method = getattr(function, "__qualname__", "").startswith(("Tensor.", "TensorBase."))
-        return self.builder.call(name if is_method else function, args, kwargs)
-
-
 def tell_nobody(*told: Any) -> None:
     """Nobody wants to know what operations warn of."""
 
@@ -512,9 +415,18 @@ def dtype_of_class(value: Any) -> Any:
     return DTYPES[value] if isinstance(value, type) and value in DTYPES else value
 
 
-def is_in_place(node: fx.Node) -> bool:
-    """Does this operation write to its first argument?"""
-    if not node.op.startswith("call_") or not node.args or not isinstance(node.args[0], fx.Node):
-        return False
-    result, first = node.meta.get("val"), node.args[0].meta.get("val")
-    return isinstance(first, torch.Tensor) and (result is None or result is first)
+def needs_data(function: Any, error: Any) -> Unsupported:
+    """The break at an operation whose result depends on the data in a tensor: `x.nonzero()`."""
+    return Unsupported(
+        f"the result of {name_of(function)} depends on the data in the tensor ({error.func}), which is not known yet",
+        "compute it outside the compiled function, or express it with torch.where",
+    )
+
+
+def fails_on_fakes(function: Any, error: Exception) -> Unsupported:
+    """The break at an operation that raises: eager shall run it, and raise what it raises."""
+    message = str(error).strip().splitlines() or [""]
+    return Unsupported(
+        f"{name_of(function)} fails on tensors of these shapes: {type(error).__name__}: {message[0]}",
+        "in eager it fails too, or it needs the tensor's data, or a number for a size",
+    )

@@ -24,7 +24,7 @@ Operator = Literal["is", "is not", "==", "holds"]
 Spell = Callable[[Any, Operator], str]
 """(object on the right, operator) → how generated code names it."""
 OPPOSITE = {"is": "is not", "is not": "is", "==": "!="}
-LONGEST = 80
+LONGEST_SHOWN = 80
 """Characters of a value that a failure shows."""
 
 
@@ -215,8 +215,11 @@ class SlotIsEmpty(Test):
 
 
 class ClassAsSeen(Test):
-    """A class means by its names what it meant (`classes.SeenClass`). `found`: a source leads to it; else it is asked itself.
-    (TorchDynamo guards the entries of the class's dict that it looked up.)"""
+    """A class has the members that capture has seen (`classes.SeenClass`).
+
+    found: the class is looked up by its source at each call. Otherwise the very class that capture met is asked: has it
+    changed? (TorchDynamo guards the entries of the class's dict that it looked up.)
+    """
 
     found: bool
 
@@ -393,9 +396,9 @@ def literal(value: Any) -> str:
 
 
 def short(value: Any) -> str:
-    """A value in at most `LONGEST` characters: the middle of a longer text is left out."""
+    """A value in at most `LONGEST_SHOWN` characters: the middle of a longer text is left out."""
     named = isinstance(value, (type, FunctionType, SameAs))
     text = value.__name__ if named else repr(value)
-    if len(text) <= LONGEST:
+    if len(text) <= LONGEST_SHOWN:
         return text
     return f"{text[:38]}...{text[-39:]}"

@@ -131,7 +131,11 @@ class HeadBuilder(Rebuilder):
         return [*lines, f"{within}__out = {GRAPH}({listed})"]
 
     def fetched_once(self, sources: list[Source], lines: list[str]) -> list[str]:
-        """The expressions of these. Where there are many, what paths have in common is looked up once, by `lines`."""
+        """The expressions of these sources.
+
+        Where there are many, a common beginning is looked up once: a line such as `__at0 = self._modules['ln']` is added to
+        `lines`, and the expressions begin with `__at0`.
+        """
         names: dict[Source, str] = {}
 
         def text(source: Source) -> str:
@@ -306,7 +310,8 @@ class HeadBuilder(Rebuilder):
         place = self.fetch(known)
         member = member_of(cls, name)
 
-        # A property of that name would run. The instance's dict has the value all the same.
+        # The class has a descriptor of this name (a property), which `setattr` would call. What is to be set lies beside it, in
+        # the instance's dict.
         if hasattr(type(member), "__set__") and not is_slot(member):
             self.body.append(f"{place}.__dict__[{name!r}] = {self.rebuild(value)}")
             return
@@ -321,7 +326,7 @@ class HeadBuilder(Rebuilder):
             self.body.append(f"object.__setattr__({place}, {name!r}, {self.rebuild(value)})")
 
     def assume_apart(self, known: Known) -> None:
-        """What was changed here is none of the other objects met: a call where it is one must not come here."""
+        """Guard that an object which the program changes is none of the other objects that it met."""
         for other in list(self.world.known.values()):
             alike = other is not known and type(other.real) is type(known.real)
             if alike and not self.world.is_static(other.real):

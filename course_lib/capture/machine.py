@@ -27,8 +27,8 @@ from course_lib.frames.resume import traceback_line
 HERE = os.path.dirname(os.path.abspath(__file__))
 OWN = tuple(
     os.path.join(HERE, f"{name}.py")
-    for name in """graph operations values known shapes world places assumptions inliner
-    head rebuild resuming breaks""".split()
+    for name in """graph recorder operations expected unused values known shapes world places assumptions
+    inliner head rebuild resuming breaks""".split()
 )
 OWN += (os.path.join(HERE, "stand_ins", ""),)
 """Files in which nothing of the program runs: an exception that is raised there is capture's own failure."""
@@ -70,9 +70,10 @@ class Machine(Stack):
         self.program = instructions(self.code)
         self.index_of = {i.offset: index for index, i in reversed([*enumerate(self.program)])}
 
-        # The place of the next instruction; and the line of the last one, once it has ended
+        # The place of the next instruction in `program`, and the line of the last one that ran
         self.next, self.last = 0, cast(Any, None)
-        self.stops: Container[int] = ()  # Where not to go on, as indices into `program`
+        # Places in `program` before which the interpreter stops
+        self.stops: Container[int] = ()
         self.result = self.yielded = NOTHING
         self.module = path_of_module(world, self.code, values)
 
@@ -258,7 +259,7 @@ class Machine(Stack):
                     return None
                 raise
             except GeneratorExit as closing:
-                # its traceback and our frames hold each other, and all that was captured
+                # Its traceback and the interpreter's frames hold each other. Without this, all that was captured would stay.
                 sent = closing.__traceback__ = None
                 raise
             if self.result is not NOTHING:
@@ -268,7 +269,7 @@ class Machine(Stack):
             try:
                 sent = yield value
             except BaseException as error:
-                if self.world.finished:  # nobody asked for more
+                if self.world.finished:  # capture is over, and the generator is only being closed
                     return None
                 error.__traceback__ = None  # it holds this frame, which holds the error
                 sent = error

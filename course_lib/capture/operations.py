@@ -46,12 +46,14 @@ RESHAPING = {"t_", "transpose_", "squeeze_", "unsqueeze_", "swapaxes_", "swapdim
 
 OF_NUMBERS = {IN_PLACE[f"{sign}="]: function for sign, function in OPERATORS.items()}
 OF_NUMBERS |= dict.fromkeys((operator.pow, operator.ipow), pow)
-"""What to say where a number stands on the left: `2 *= x` makes a new tensor, and `-2 ** x` is `-(2 ** x)`."""
+"""Operator → the function to record in its place, if the left operand is a number.
+
+`2 *= x` makes a new tensor. And torch.fx would print the power of -2 as `-2 ** x`, which is `-(2 ** x)`."""
 
 REWRITTEN: dict[str, Callable[..., Any]] = {}
-"""Name of an operation → (builder, *arguments) → its result, where other operations say it; GO_ON where they do not."""
+"""Name of an operation → a function of (builder, *arguments) that computes it by other operations. It gives GO_ON if it cannot."""
 CONSTANTS: list[Callable[..., Any]] = []
-"""(builder, tensor) → the tensor's data, if they are known, or None."""
+"""Functions of (builder, tensor) that give the tensor's data if they are known, or None."""
 
 
 @dataclass
@@ -99,7 +101,7 @@ def device_of_cpu(value: Any) -> Any:
 
 
 def said_by_others(builder: GraphBuilder, operation: Operation) -> Any:
-    """Some operations have no form of their own in a graph, but others say the same."""
+    """Some operations have no form of their own in a graph, but other operations compute the same."""
     rewrite = REWRITTEN.get(operation.name)
     if rewrite is None or operation.kwargs or not operation.is_on_tensor:
         return GO_ON

@@ -46,11 +46,10 @@ COMPARISONS = {
     ">": operator.gt,
     ">=": operator.ge,
 }
-SIGN_OF = {f: sign.rstrip("=") for sign, f in (OPERATORS | IN_PLACE).items()} | {
-    operator.neg: "-",
-    operator.pos: "+",
-}
+SIGN_OF = {f: sign.rstrip("=") for sign, f in (OPERATORS | IN_PLACE).items()}
+SIGN_OF |= {operator.neg: "-", operator.pos: "+"}
 SYMBOLIC: dict[Any, Any] = {torch.SymInt: int, torch.SymFloat: float, torch.SymBool: bool}
+"""Type of a symbolic number → Python's type of its value."""
 COMPUTED = {
     *SIGN_OF,
     *COMPARISONS.values(),
@@ -62,18 +61,23 @@ COMPUTED = {
     round,
     *filter(callable, vars(math).values()),
 }
+"""Functions of numbers whose result may be a symbol."""
 NUMBERS = (int, float, *SYMBOLIC)
 SIZE = torch.ops.aten.sym_size.int
-LONGEST = 300
+"""The function of a symbol that is the size of a tensor (`Origin`)."""
+LONGEST_FORMULA = 300
 """Characters of a formula of floats. A longer one is computed now, from numbers that are guarded by value."""
 
 
 @dataclass
 class History:
-    """What earlier captures of one code object met: source → sizes (or the number) there. What differs becomes symbolic."""
+    """What earlier captures of one code object met. A size, or a number, that has changed since becomes symbolic."""
 
+    # True: all sizes are symbolic; False: none is; None: those that have changed
     dynamic: bool | None = None
+    # Source → the sizes that the last capture met there (or the one number)
     sizes: dict[str, tuple[float, ...]] = field(default_factory=dict)
+    # (source, dimension) where captures have met different sizes
     changed: set[tuple[str, int]] = field(default_factory=set)
     # Where an operation of torch's has warned: (line, function) → its warnings
     heard: dict[Any, list[Any]] = field(default_factory=dict)
@@ -95,11 +99,18 @@ class History:
         return changes and size not in (0, 1) and self.dynamic is not False
 
 
+class Texts(NamedTuple):
+    """A symbol as exact Python, and as a user would write it."""
+
+    exact: str
+    shown: str
+
+
 class Origin(NamedTuple):
-    """What a symbol is: an input, or `function(*args)` (its size, or arithmetic). `texts`: exact Python, and as it is shown."""
+    """What a symbol is: an input, or `function(*args)` (its size, or arithmetic)."""
 
     value: Any
-    texts: tuple[str, str]
+    texts: Texts
     function: Any = None
     args: Sequence[Any] = ()
 
@@ -108,7 +119,7 @@ class Shapes:
     """The sizes of one capture."""
 
     def __init__(self, history: History) -> None:
-        # a second to import, as is all that torch needs for sizes
+        # imported here, for the import takes a second
         from torch._dynamo.source import ConstantSource
 
         self.history, self.place = history, ConstantSource
@@ -136,55 +147,74 @@ class Shapes:
             keep_in_range(f"{source.shown}.shape[{dim}]", sizes[dim], limits)
         if not any(symbolic) or isinstance(tensor, torch.nn.Parameter):
             return self.mode.from_tensor(tensor, static_shapes=True)
+
         context = StatelessSymbolicContext(
             [DimDynamic.DYNAMIC if s else DimDynamic.STATIC for s in symbolic]
         )
         fake = self.mode.from_tensor(
             tensor, source=self.place(source.expr), symbolic_context=context
         )
+        self._note_sizes(fake, source, promised, ranges)
+        return fake
+
+    def _note_sizes(
+        self, fake: torch.Tensor, source: Source, promised: set[int], ranges: "dict[int, Range]"
+    ) -> None:
+        """Note where the symbols come from that are sizes of `fake`.
+
+        promised: the dimensions that `mark_dynamic` named. ranges: those for which it gave a range.
+        """
         for dim, size in enumerate(fake.shape):
-            if isinstance(size, torch.SymInt) and (symbol := size.node.expr).is_Symbol:
-                self.marked |= {symbol} if dim in promised else set()
-                texts = f"{source.expr}.shape[{dim}]", f"{source.shown}.shape[{dim}]"
+            if isinstance(size, torch.SymInt) and size.node.expr.is_Symbol:
+                symbol = size.node.expr
+                if dim in promised:
+                    self.marked.add(symbol)
+                texts = Texts(f"{source.expr}.shape[{dim}]", f"{source.shown}.shape[{dim}]")
                 self.found[symbol] = Origin(size, texts, SIZE, (fake, dim))
                 if dim in ranges:
                     note_range(size, ranges[dim])
+
         for stride in fake.stride():
-            if isinstance(stride, torch.SymInt) and not stride.node.expr.free_symbols <= set(
-                self.found
-            ):
-                int(stride)  # does not follow from the sizes: a constant
-        return fake
+            if isinstance(stride, torch.SymInt) and not self._is_known(stride.node.expr):
+                # The sizes do not say what this stride is. To ask for the number makes it a constant.
+                int(stride)
+
+    def _is_known(self, expr: sympy.Expr) -> bool:
+        """Is this a formula of symbols whose place is known?"""
+        return bool(expr.free_symbols <= self.found.keys())
 
     def number(self, value: int | float, source: Source, at_once: bool = False) -> Any:
-        """A number from outside: symbolic once it has changed (or `at_once`), if a loop gives it, or as an argument if all
-        sizes are to be."""
-        counts = source.expr.startswith("upcoming(")
+        """A number from outside: a symbol, or the number itself, which is then a constant.
+
+        It is a symbol once it has changed (or `at_once`), if a loop gives it, or if it is an argument and all sizes are to be
+        symbols.
+        """
         self.history.meet(source, (value,))
+        from_loop = source.expr.startswith("upcoming(")
         wanted = (
             at_once
-            or counts
+            or from_loop
             or (source.expr, 0) in self.history.changed
             or (self.history.dynamic and source.is_variable)
         )
-        constant = (
-            value in (0, 1) and not counts
-            if type(value) is int
-            else value == 0 or not math.isfinite(value)
-        )
-        if constant or not wanted or self.history.dynamic is False:
+        if not wanted or self.history.dynamic is False:
             return value
-        return self._symbol(value, (source.expr, source.shown))
+
+        if type(value) is int:
+            is_special = value in (0, 1) and not from_loop
+        else:
+            is_special = value == 0 or not math.isfinite(value)
+        return value if is_special else self._symbol(value, Texts(source.expr, source.shown))
 
     def _symbol(
         self,
         value: int | float,
-        texts: tuple[str, str],
+        texts: Texts,
         function: Any = None,
         args: Sequence[Any] = (),
     ) -> Any:
         """A symbolic number, which is `value` at this call."""
-        place = self.place(texts[0])
+        place = self.place(texts.exact)
         symbol = self.env.create_unspecified_symbol(value, place, DimDynamic.DYNAMIC)
         make: Any = (
             self.env.create_symintnode if type(value) is int else self.env.create_symfloatnode
@@ -193,21 +223,29 @@ class Shapes:
         return self.found[symbol].value
 
     def compute(self, function: Any, args: Sequence[Any]) -> Any:
-        """`function(*args)` of symbolic numbers with floats, or None: a symbol, for sympy would change the last bits."""
+        """`function(*args)` of symbolic numbers; None: torch shall compute it by sympy.
+
+        Where floats take part the result is a new symbol, for sympy would change the last bits.
+        """
         if function is operator.invert and type(args[0]) is torch.SymInt:
             return -args[0] - 1  # a SymInt has no `~`
         if not is_arithmetic(function, args):
             return None
 
         hints = [arg.node.hint if type(arg) in SYMBOLIC else arg for arg in args]
-        texts = self._call_text(function, args, False), self._call_text(function, args, True)
+        texts = Texts(
+            self._call_text(function, args, shown=False),
+            self._call_text(function, args, shown=True),
+        )
         value = finite_value(function, hints)
-        if value is None or len(texts[0]) >= LONGEST:
+        if value is None or len(texts.exact) >= LONGEST_FORMULA:
+            # Python computes it from the numbers of this call, which are guarded by value
             return function(*map(concrete, args))
         if function is SYMBOLIC.get(type(args[0])):
+            # `int(n)` of a symbolic int
             return args[0]
 
-        # of ints alone sympy is exact
+        # sympy is exact if all numbers are ints
         if type(value) is bool or float not in map(type, (*hints, value)):
             if SIGN_OF.get(function) in ("//", "%") and type(args[1]) in SYMBOLIC:
                 bool(args[1] != 0)  # a guard: to sympy, n % n is 0
@@ -215,12 +253,14 @@ class Shapes:
         return self._symbol(value, texts, function, args)
 
     def _call_text(self, function: Any, args: Sequence[Any], shown: bool) -> str:
-        parts = [
-            self.text(arg.node.expr, shown) if type(arg) in SYMBOLIC else repr(arg) for arg in args
-        ]
-        parts = [part if part.isidentifier() else f"({part})" for part in parts]
+        """The call as Python source; with `shown` as a user would write it."""
+        parts = []
+        for arg in args:
+            text = self.text(arg.node.expr, shown) if type(arg) in SYMBOLIC else repr(arg)
+            parts.append(text if text.isidentifier() else f"({text})")
+
         if function in SIGN_OF:
-            # of one operand the sign stands in front
+            # the sign stands in front of a single operand
             operands = parts if len(parts) > 1 else ["", *parts]
             return f"({f' {SIGN_OF[function]} '.join(operands)})"
         module = "math." if function.__module__ == "math" else ""
@@ -228,14 +268,14 @@ class Shapes:
 
     def text(self, expr: sympy.Expr, shown: bool = False) -> str:
         """An expression of sizes as Python source: `x.shape[0] * 2`."""
-        names = {
-            symbol: sympy.Symbol(at.texts[shown], integer=symbol.is_integer)
-            for symbol, at in self.found.items()
-        }
+        names = {}
+        for symbol, origin in self.found.items():
+            name = origin.texts.shown if shown else origin.texts.exact
+            names[symbol] = sympy.Symbol(name, integer=symbol.is_integer)
         return PythonPrinter().doprint(expr.xreplace(names))
 
     def note(self, place: Location | None) -> None:
-        """What was asked about sizes since the last time was asked at this line."""
+        """Note that the questions about sizes since the last `note` were asked by this line."""
         self.causes += [place] * (len(self.env.guards) - len(self.causes))
 
     def tests(self) -> dict[Test, Location | None]:
@@ -248,29 +288,32 @@ class Shapes:
         ]
         found: dict[Test, Location | None] = {}
         for symbol, origin in self.found.items():
-            size = self.env.replacements.get(symbol, symbol)
             at = next((at for expr, at in asked if symbol in expr.free_symbols), None)
-            # 0.0 is not -0.0; and what holds for numbers need not hold for NaN
-            if symbol_is_type(symbol, SymT.FLOAT):
-                found[
-                    self._test(
-                        symbol,
-                        f"repr({{}}) == {repr(float(size))!r}"
-                        if size.is_number
-                        else "is_finite({})",
-                    )
-                ] = at
-            elif origin.function not in (None, SIZE):
-                found[self._test(symbol, "type({}) is int")] = at
-            if size.is_number and not symbol_is_type(symbol, SymT.FLOAT):
-                found[self._test(sympy.Eq(symbol, size, evaluate=False))] = at
-                if symbol in self.marked:
-                    raise broken_promise(origin.texts[1], int(size), at)
-            elif origin.function is SIZE:
-                found[self._test(sympy.Ge(symbol, 2, evaluate=False))] = None
+            found |= self._tests_of(symbol, origin, at)
         for expr, at in asked:
-            if expr.free_symbols <= set(self.found) and expr not in (sympy.true, sympy.false):
+            if self._is_known(expr) and expr not in (sympy.true, sympy.false):
                 found.setdefault(self._test(expr), at)
+        return found
+
+    def _tests_of(
+        self, symbol: sympy.Symbol, origin: Origin, at: Location | None
+    ) -> dict[Test, Location | None]:
+        """What must hold for one symbol by itself. `at`: the first line that asked about it."""
+        size = self.env.replacements.get(symbol, symbol)
+        if symbol_is_type(symbol, SymT.FLOAT):
+            # `repr` tells 0.0 from -0.0. What holds for numbers need not hold for NaN.
+            same = f"repr({{}}) == {repr(float(size))!r}" if size.is_number else "is_finite({})"
+            return {self._test(symbol, same): at}
+
+        found: dict[Test, Location | None] = {}
+        if origin.function not in (None, SIZE):
+            found[self._test(symbol, "type({}) is int")] = at
+        if size.is_number:
+            found[self._test(sympy.Eq(symbol, size, evaluate=False))] = at
+            if symbol in self.marked:
+                raise broken_promise(origin.texts.shown, int(size), at)
+        elif origin.function is SIZE:
+            found[self._test(sympy.Ge(symbol, 2, evaluate=False))] = None
         return found
 
     def _test(self, expr: Any, form: str = "{}") -> Test:
@@ -279,11 +322,12 @@ class Shapes:
 
     def stride_tests(self, fake: torch.Tensor) -> list[Test]:
         """The layout of a tensor with symbolic sizes, stride by stride."""
-        strides = [sympy.Integer(n) if type(n) is int else n.node.expr for n in fake.stride()]
-        places = [
-            (d, self.text(n)) for d, n in enumerate(strides) if n.free_symbols <= set(self.found)
-        ]
-        return [Holds(f"{{}}.stride({dim}) == {verbatim(text)}") for dim, text in places]
+        tests: list[Test] = []
+        for dim, stride in enumerate(fake.stride()):
+            expr = sympy.Integer(stride) if type(stride) is int else stride.node.expr
+            if self._is_known(expr):
+                tests.append(Holds(f"{{}}.stride({dim}) == {verbatim(self.text(expr))}"))
+        return tests
 
 
 def is_arithmetic(function: Any, args: Sequence[Any]) -> bool:

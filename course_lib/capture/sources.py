@@ -12,7 +12,7 @@ import linecache
 import math
 import sys
 from dataclasses import dataclass, field
-from types import CellType, FunctionType, MethodType
+from types import CellType, CodeType, FunctionType, MethodType
 from typing import Any, NamedTuple
 
 import torch
@@ -63,10 +63,11 @@ class Item:
 
 @dataclass(frozen=True)
 class Source:
-    """A path to an object: what is written after (and before) the expression of `base`, the path it hangs on; a root has none.
+    """A path to an object, as Python: the expression of a shorter path, `base`, with text before and after it. A root has no base.
 
-    `pretty`: what a user would write; `alone`: without its base. `in_dict`: read from `__dict__`, as `__getattr__` is slow.
-    `step`: what the last step is, where it is a plain one.
+    pretty: how a user would write the last step, if that differs. alone: the user writes it without the base.
+    in_dict: the attribute is read from `__dict__`, for a `__getattr__` would be slow.
+    step: the last step as a record, if it is an attribute or an item.
     """
 
     after: str
@@ -89,7 +90,7 @@ class Source:
 
     @property
     def bases(self) -> "tuple[Source, ...]":
-        """The paths it hangs on, from the root on."""
+        """The shorter paths that lead to it, from the root on."""
         return (*self.base.bases, self.base) if self.base else ()
 
     @property
@@ -127,7 +128,7 @@ class Source:
         """`base.name`"""
         if keyword.iskeyword(name):
             return Source(f", {name!r})", self, "getattr(", f".{name}")
-        # of a variable in a cell, a user knows the variable only
+        # the user knows the variable, and not the cell that holds it
         pretty = "" if self.alone and name == "cell_contents" else None
         return Source(f".{name}", self, pretty=pretty, step=Attribute(name))
 
@@ -144,17 +145,30 @@ class Source:
         return Source(")", self, "model_of(", "")
 
     def variable(self, name: str, at: str = "") -> "Source":
-        """A global variable: an item of the dict `base`; or one of an enclosing function, in a cell of the function `base`."""
-        step = None if at else Item(name)
-        return Source(at or f"[{name!r}]", self, pretty=name, alone=True, step=step)
+        """A variable that is shown by its name alone.
+
+        Without `at` it is a global variable: the item `name` of the dict `base`. With `at` it is a variable of an enclosing
+        function, which lies in a cell of the function `base`: `at` is the path from there (`.__closure__[0].cell_contents`).
+        """
+        if at:
+            return Source(at, self, pretty=name, alone=True)
+        return Source(f"[{name!r}]", self, pretty=name, alone=True, step=Item(name))
 
     def __str__(self) -> str:
         return self.shown
 
 
 def variables(names: Any) -> dict[str, str]:
-    """What heads and checks call the parameters: their names, unless they use such a one themselves (`type`, `torch`)."""
+    """By parameter, the variable of heads and checks: the same name, unless they use that themselves (`type`, `torch`)."""
     return {name: variable_for(name, names) for name in names}
+
+
+LIST_VARIABLES = {"locals", "dir"}
+
+
+def lists_variables(code: CodeType) -> bool:
+    """Does this code name a function that lists the variables of the frame that calls it, also those that no line reads?"""
+    return not LIST_VARIABLES.isdisjoint(code.co_names)
 
 
 def variable_for(name: str, names: Any) -> str:
@@ -166,7 +180,7 @@ def variable_for(name: str, names: Any) -> str:
 
 
 def Local(name: str, called: str = "") -> "Source":
-    """An argument of the frame."""
+    """An argument of the frame. `called`: what heads and checks call it, if that is known (`variables`)."""
     return Source(called or variables([name])[name], pretty=name)
 
 

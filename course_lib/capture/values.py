@@ -67,7 +67,7 @@ def name_of(function: Any, exact: bool = False) -> str:
         or getattr(function, "__name__", None)
         or type(function).__name__
     )
-    # it stands in a module that users do not name
+    # `_operator.add` is `operator.add` to users
     if not exact and isinstance(function, types.BuiltinFunctionType):
         module = module.lstrip("_")
         module = PUBLIC_MODULES.get(module, module)

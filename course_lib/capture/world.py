@@ -126,14 +126,16 @@ class World(Functions):
         self.raised: dict[int, Raised] = {}
         self.warned: list[Warned] = []
 
-        # What could not be followed where no exception may come out: closing a generator
+        # A break inside a generator that is being closed: Python would swallow the exception, so it is kept here
         self.problem: Unsupported | None = None
+
+        # Is the frame interpreted to its end, or to a break?
         self.finished = False
 
         # Events, for whoever listens once the attempt is over
         self.told: list[Any] = []
 
-        # Switches: as they stood, inference mode (which is off while fakes are made), depth of autocast
+        # Switches as they were when the frame began, inference mode (off while fakes are made), and how deep autocast is nested
         self.at_start = global_state.turned()
         self.inference = torch.is_inference_mode_enabled()
         self.nesting = 0
@@ -144,14 +146,16 @@ class World(Functions):
             listener(self, *told)
 
     def forget(self) -> None:
-        """The user's objects go at once, not when garbage is collected: also those that fakes refer to, weakly."""
+        """Let go of the user's objects at once, not when garbage is collected."""
         for known in (*self.known.values(), *self.builder.inputs, *self.builder.outside()):
             known.real = None
         self.known.clear()
         self.stand_ins.clear()
         self.raised.clear()
+        # the old one holds weak references to real tensors
         self.shapes.mode.fake_tensor_converter = FakeTensorConverter()
-        # these refer to this world
+
+        # These refer to this world. Without them there is no circle of references.
         self.root = self.inliner.caller = None
         self.inliner.world = self.builder.listen = cast(Any, None)
 

@@ -23,12 +23,12 @@ from typing import Any, Literal, TypeAlias, TypeVar
 
 from course_lib import native
 
-Guard: TypeAlias = Callable[..., bool]
+CheckFunction: TypeAlias = Callable[..., bool]
 """`guard(func, *args)`: may the head stand in for a frame of `func` with these arguments?"""
-Head: TypeAlias = Callable[..., Any]
+HeadFunction: TypeAlias = Callable[..., Any]
 """`head(func, *args)`: what the frame would have returned. `args` is flat, in the order of `parameters(code)`. A head may also
 return `AS_IT_IS`: then the frame runs after all, and nobody watches it."""
-Answer: TypeAlias = tuple[Guard, Head] | Literal[False] | None
+Answer: TypeAlias = tuple[CheckFunction, HeadFunction] | Literal[False] | None
 """What to do with a frame: replace it and those like it; `SKIP`; or None: run it as it is, and ask again next time."""
 SKIP: Literal[False] = False
 """Run frames of this code as they are, and never ask about it again."""
@@ -52,7 +52,7 @@ class Frame:
         return f"{self.code.co_filename}:{self.code.co_firstlineno}"
 
 
-class Watcher(dict[int, "list[tuple[Guard, Head]] | None"]):
+class Watcher(dict[int, "list[tuple[CheckFunction, HeadFunction]] | None"]):
     """A callback together with its answers so far: what the evaluator holds. `with watcher:` watches the block on this thread;
     nested or entered again, it keeps them, shared with none. The evaluator reads `number(code)` → pairs, None (`SKIP`)."""
 
@@ -65,7 +65,7 @@ class Watcher(dict[int, "list[tuple[Guard, Head]] | None"]):
     __eq__ = object.__eq__
     __repr__ = object.__repr__
 
-    def __call__(self, code: CodeType, func: FunctionType, *args: Any) -> Head | None:
+    def __call__(self, code: CodeType, func: FunctionType, *args: Any) -> HeadFunction | None:
         """The evaluator's question when no pair fits: the head to call this time, or None."""
         try:
             return self.ask(code, func, *args)
@@ -73,7 +73,7 @@ class Watcher(dict[int, "list[tuple[Guard, Head]] | None"]):
         except RecursionError:
             return None
 
-    def ask(self, code: CodeType, func: FunctionType, *args: Any) -> Head | None:
+    def ask(self, code: CodeType, func: FunctionType, *args: Any) -> HeadFunction | None:
         """Ask the callback, and keep its answer."""
         answer: Answer = SKIP
         if not self.is_never_shown(code):
@@ -107,7 +107,9 @@ class Watcher(dict[int, "list[tuple[Guard, Head]] | None"]):
             return True
         return bool(code.co_flags & inspect.CO_GENERATOR)
 
-    def _remember(self, code: CodeType, entries: list[tuple[Guard, Head]] | None) -> None:
+    def _remember(
+        self, code: CodeType, entries: list[tuple[CheckFunction, HeadFunction]] | None
+    ) -> None:
         key = number(code)
 
         def forget(_: object) -> None:
@@ -117,7 +119,9 @@ class Watcher(dict[int, "list[tuple[Guard, Head]] | None"]):
         self[key] = entries
         self._alive[key] = weakref.ref(code, forget)
 
-    def entries(self, code: CodeType) -> tuple[tuple[Guard, Head], ...] | Literal[False]:
+    def entries(
+        self, code: CodeType
+    ) -> tuple[tuple[CheckFunction, HeadFunction], ...] | Literal[False]:
         """The `(guard, head)` pairs of a code object in the order they are tried; `SKIP` if it was skipped."""
         found = self.get(number(code), [])
         return SKIP if found is None else tuple(found)

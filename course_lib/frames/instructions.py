@@ -7,7 +7,8 @@ Here the differences between versions end: an op that does two things is split i
 renamed gets its newer name, and one without meaning to an interpreter is dropped. What each op becomes is a table of its own
 (`op_parts.py`).
 
-The stack is always one that this CPython accepts here: the real bytecode can be entered where the interpreter left it.
+Before each instruction the stack is as this CPython has it there. So the real bytecode can be entered where the interpreter
+stopped:
 
     CALL n             pops n arguments, then two slots: NULL and a callable in either order, or a callable and its first argument
     CALL_KW n          the same, with the tuple of the last arguments' names on top of them
@@ -18,7 +19,7 @@ The stack is always one that this CPython accepts here: the real bytecode can be
     FOR_ITER t         at the end pops the iterator and goes to t, behind what the version keeps there for itself
     BEFORE_WITH        pops a context manager, pushes its `__exit__` and what its `__enter__()` gives; since 3.14 CPython
                        writes six instructions for it, and a PUSH_NULL and a SWAP follow: the `__exit__` has two slots
-    WITH_EXCEPT_START n    the `__exit__` is in n slots, below three others; one of the two may be NULL
+    WITH_EXCEPT_START n    the `__exit__` is in n slots (where n is 2, one of them may be NULL), below three others
     MAKE_FUNCTION      pops only the code; then a SET_FUNCTION_ATTRIBUTE for each of closure, annotate, annotations,
                        kwdefaults and defaults pops the function and the value below, and pushes the function
 
@@ -206,7 +207,7 @@ def _split(found: Found) -> list[Placed]:
 
 
 def _with_targets(placed: list[Placed], end: int) -> list[Instruction]:
-    """Jumps lead to what is kept: the next instruction, where theirs was dropped. `end`: the length of the bytecode."""
+    """Let jumps lead to instructions that are kept: to the next one, if their target was dropped. `end`: the bytecode's length."""
     starts = sorted({part.offset for part in placed})
 
     def kept(offset: int) -> int:

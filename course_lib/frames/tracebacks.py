@@ -134,8 +134,8 @@ def is_going_on(frame: FrameType) -> bool:
 
 
 def forget_variables(frame: FrameType) -> None:
-    """Of a frame that no traceback shows: one may hold the exception, which holds the frames below this one."""
-    with contextlib.suppress(RuntimeError):  # it is still running
+    """Clear the variables of a frame that no traceback shows. One of them may hold the exception, and thereby all frames below."""
+    with contextlib.suppress(RuntimeError):  # a frame that still runs cannot be cleared
         frame.clear()
 
 

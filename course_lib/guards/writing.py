@@ -3,9 +3,9 @@
 In:  guards in the order in which capture wrote them, and `Names`: what generated code may call by name.
 Out: the text of a function `check(__func, *parameters)` that leaves at the first test that does not hold.
 
-The order of guards is kept: a later one may look something up that only an earlier one makes sure of. Each source is
-looked up once, in a variable, and the paths below it begin there. That is most of what makes a check fast.
-Ways to ask less than every guard at every call register as a `shortcut`; the first that applies writes the text instead.
+The order of guards is kept: an earlier one may make sure that a later one finds what it looks up. Each source is looked up once,
+in a variable, and the paths below it begin there. Most of the speed of a check comes from that. A way to ask fewer guards
+registers as a `shortcut`; the first shortcut that applies writes the text instead.
 In PyTorch: `torch/_dynamo/guards.py` (`GuardBuilder`) builds a tree of C++ objects, `RootGuardManager`, instead of text.
 """
 
@@ -22,7 +22,9 @@ from course_lib.guards.tensors import in_c, looks_of
 
 IN_C = ("looks_like", "unchanged", "note")
 """Functions of `_tensors.c` that checks call."""
-HELPERS.update(dict.fromkeys((*IN_C, "noted", "again")))  # so that no parameter is called so
+HELPERS.update(
+    dict.fromkeys((*IN_C, "noted", "again"))
+)  # no variable of a check gets one of these names
 
 SHORT_LINE = 120
 """Characters of tests that stand in one line; more are written below one another."""

@@ -57,12 +57,16 @@ class Costs:
     compile: float = 400.0
 
 
+def same(size: int) -> int:
+    return size
+
+
 @dataclass(frozen=True)
 class Policy:
     """Which shape requests run in, and what `dynamic` the model is compiled with."""
 
-    length: Callable[[int], int] = lambda length: length
-    batch: Callable[[int], int] = lambda batch: batch
+    length: Callable[[int], int] = same
+    batch: Callable[[int], int] = same
     dynamic: bool | None = False
 
     def shape(self, lengths: Sequence[int]) -> Shape:

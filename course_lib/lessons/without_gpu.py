@@ -49,8 +49,9 @@ def imitated_cuda_graphs() -> Iterator[None]:
 def capture(
     program: Program, given: Sequence[torch.Tensor]
 ) -> tuple[Callable[[], None], tuple[Any, ...]]:
-    """As `cudagraphs.capture`: the results, and what computes them anew in the same memory, from what then stands where `given`
-    stood. To record is not to run: what the program writes to its inputs is undone."""
+    """Imitates `cudagraphs.capture`: gives the results, and a function that computes them again in the same memory.
+
+    That function reads the memory of `given` as it is then. Recording does not run the program: its writes to inputs are undone."""
     before = [x.clone() for x in given]
     results = program(*given)
     for x, old in zip(given, before, strict=True):

@@ -86,8 +86,8 @@ def key_of(source: str, tried: list[str], buffers: Sequence[Buffer]) -> str:
 
 
 def seconds(run: Callable[..., Any], tensors: Sequence[torch.Tensor]) -> float:
-    """The median of some runs, with nothing of the one before left in the cache; infinite for what the GPU refuses."""
-    # In the interpreter, where kernels are always slower
+    """The median of some runs, each with an empty cache; infinite for a kernel that the GPU refuses."""
+    # Without a GPU, in Triton's interpreter, one run is enough: it is slower than any library.
     if tensors[0].device.type == "cpu":
         return timeit.timeit(lambda: run(*tensors), number=1)
 

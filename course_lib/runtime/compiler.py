@@ -3,8 +3,8 @@
 In:  the C++ text of all kernels of one graph.
 Out: one shared library for all of them.
 
-`FLAGS` and `CORRECTNESS` are for every compiler. Of the sets in `BEST_FIRST` the first is taken that this compiler accepts, which is
-tried once. -ffast-math is in none: it switches denormal numbers off for the whole process.
+Each compiler gets `FLAGS` and `CORRECTNESS`, and the first set of `BEST_FIRST` that it accepts (tried once). No set has -ffast-math:
+it switches denormal numbers off for the whole process.
 In PyTorch: `torch/_inductor/cpp_builder.py`, `cpu_vec_isa.py`, `codecache.py`, `exc.py` (`CppCompileError`).
 """
 

@@ -3,10 +3,10 @@
 In:  a compiled program whose tensors are all on one GPU.
 Out: a program that does the same; a call costs one start instead of one for each kernel.
 
-A recording reads and writes fixed addresses. Parameters, and what another recording has computed, stay where they are; an input
-that was seen at two addresses is copied into memory of the recording. What a recording has computed lies in memory that nothing
-else gets: as long as somebody holds a result it is not played again, and a second recording serves meanwhile (forward twice, then
-backward). What is temporary lies in a pool that all recordings of a stream share, for they run one after the other.
+A recording reads and writes fixed addresses. Parameters stay where they are, and so do results of other recordings. An input that
+was seen at two addresses is copied into memory of the recording. Results lie in memory that nothing else gets. As long as somebody
+holds one, the recording is not played again, and a second recording serves meanwhile (forward twice, then backward). Temporary
+buffers lie in a pool that all recordings of a stream share, for they run one after the other.
 
 Three things keep a result whole while the program holds it:
 
@@ -14,8 +14,8 @@ Three things keep a result whole while the program holds it:
 - `play` hands out new tensors on that memory. Each of them counts as one more user of the storage, and so does whatever the
   program makes of it. `Recording.hold` notes how many users there are right after recording, which are the recording's own.
   `is_free` compares: with more users than that, somebody holds a result, and the recording is not played.
-- A recording that reads a result of another one does not copy it (`fixed` has its address). The program holds that result
-  while it gives it to us, so the other recording is not played before this one has been started; and the stream is the same.
+- A recording that reads a result of another one does not copy it (`fixed` has its address). The program holds that result while it
+  passes it on. So the other recording is not played before this one has been started, and both run on the same stream.
 
 In PyTorch: `torch/_inductor/cudagraph_trees.py` (there results are in the shared pool too, along the paths that a program takes).
 """

@@ -80,7 +80,7 @@ def with_loops(graph: LoopGraph, loops: Loops) -> LoopGraph:
 
 
 def regions_of(default: Schedule, ours: Schedule, loops: Loops) -> list[set[str]]:
-    """Sets of buffers, as small as can be, so that each kernel of either schedule, and each product, writes to one of them."""
+    """The smallest sets of buffers such that each kernel of either schedule, and each product, writes to one set only."""
     together = [names_of(parts) for parts in loops.values()]
     for one, other in ((default, ours), (ours, default)):
         known = set().union(*together, *(names_of([kernel]) for kernel in other.kernels))
@@ -129,7 +129,7 @@ class Ends:
 
 
 def ends_of(region: set[str], kernels: Iterable[Kernel], returned: Collection[str]) -> Ends:
-    """What the kernels in a region read of what is outside, and what the others read of it."""
+    """What the kernels that write to `region` read from outside, and which of its buffers others need."""
     reads: set[str] = set()
     needed = set(returned)
     for kernel in kernels:
@@ -141,11 +141,11 @@ def ends_of(region: set[str], kernels: Iterable[Kernel], returned: Collection[st
 
 
 def piece(graph: LoopGraph, ends: Ends) -> LoopGraph:
-    """The part of a program that computes what it stores from what it reads."""
+    """The part of a program that computes the buffers `ends.stores` from the buffers `ends.reads`."""
     inputs = [graph.buffers[name] for name in sorted(ends.reads)]
     outputs = [graph.buffers[name].view() for name in sorted(ends.stores)]
 
-    # Of what writes none of the inputs, all that the outputs need
+    # The inputs are given, so the nodes that write them do not belong to the part
     inside = []
     for node in graph.nodes:
         is_input = bool(names_of([node]) & ends.reads)

@@ -145,6 +145,7 @@ def minimum(*numbers: Any) -> Any:
 
 
 def chosen(of_python: Any, of_triton: Any, numbers: tuple[Any, ...]) -> Any:
+    """`max` or `min`: Python's for plain numbers, Triton's if one of them is a tensor."""
     if not any(isinstance(x, tl.tensor) for x in numbers):
         return of_python(*numbers)
     result = numbers[0]
@@ -163,7 +164,7 @@ def meant(function: Any) -> Any:
     """What a call of a Python builtin means in a kernel."""
     try:
         return MEANT.get(function, function)
-    except TypeError:
+    except TypeError:  # it has no hash, so it is no builtin
         return function
 
 
@@ -181,19 +182,22 @@ def static_assert(condition: Any, message: str = "") -> None:
 
 
 def static_print(*values: Any, **named: Any) -> None:
-    """Printed by the compiler, once, with types; not by the programs. `judging` has asked it."""
+    """Nothing: the compiler prints it, once and with types (`judging` asks it). The programs print nothing."""
 
 
 def with_named_formats(dot_scaled: Any) -> Any:
-    """`tl.dot_scaled` asks a format for its `value`; a constant of a kernel is a plain text here."""
+    """`tl.dot_scaled` with formats as `tl.constexpr`, which it expects. In the simulator a kernel's constants are plain texts."""
 
     def called(*arguments: Any, **named: Any) -> Any:
-        return dot_scaled(
-            *(tl.constexpr(x) if isinstance(x, str) else x for x in arguments),
-            **{k: tl.constexpr(x) if isinstance(x, str) else x for k, x in named.items()},
-        )
+        by_name = {name: as_constant(x) for name, x in named.items()}
+        return dot_scaled(*map(as_constant, arguments), **by_name)
 
     return called
+
+
+def as_constant(x: Any) -> Any:
+    """A text as a `tl.constexpr`; anything else itself."""
+    return tl.constexpr(x) if isinstance(x, str) else x
 
 
 def condition(x: Any) -> bool:

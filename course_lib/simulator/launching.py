@@ -268,7 +268,7 @@ def options_in_force(options: dict[str, Any]) -> Iterator[None]:
 
 @dataclass
 class Patch:
-    """One attribute of Triton's language: what it is for the compiler, and what for the simulator."""
+    """One attribute of Triton's language: its value for the compiler, and its value for the simulator."""
 
     owner: Any
     name: str

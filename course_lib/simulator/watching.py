@@ -114,7 +114,7 @@ class Watch:
         return f"program {shown}, lane {lane_name(int(lane), shape)}"
 
     def access(self, kind: str, pointer: Any, mask: Any, values: Any = None) -> Any:
-        """Look at one access before it happens; the lanes that may go to memory."""
+        """Look at one access before it happens. Gives the mask of the lanes that may go to memory."""
         addresses = np.asarray(pointer.data)
         lanes = np.broadcast_to(np.asarray(mask.data, bool), addresses.shape)
         whole = bool(lanes.all())
@@ -124,16 +124,21 @@ class Watch:
 
         line = line_of_the_kernel()
         self.look_at_taints(kind, line, pointer, mask, values, lanes)
+
+        # the numbers of the active lanes; None: all of them are
         places = None if whole else np.flatnonzero(lanes)
         region = pointer.attr.get("region")
         size = max(1, pointer.dtype.scalar.element_ty.primitive_bitwidth // 8)
 
         inside = self.inside(region, active, size)
         if inside is not None:
-            lane = first_false(inside) if places is None else places[first_false(inside)]
-            self.outside(kind, line, region, int(active[first_false(inside)]), lane, lanes.shape)
+            numbers = np.arange(lanes.size) if places is None else places
+            first = first_false(inside)
+            self.outside(kind, line, region, int(active[first]), numbers[first], lanes.shape)
+
+            # the lanes outside of the tensor do not go to memory
             keep = np.zeros(lanes.size, bool)
-            keep[np.arange(lanes.size)[inside] if places is None else places[inside]] = True
+            keep[numbers[inside]] = True
             mask = type(mask)(keep.reshape(lanes.shape), mask.dtype)
             lanes, active = mask.data, active[inside]
             places = np.flatnonzero(keep)
@@ -280,7 +285,10 @@ def line_of_the_kernel() -> str:
 
 
 def spreading(taint: str, method: Callable[..., Any]) -> Callable[..., Any]:
-    """An operation whose result's lanes have what any operand's lane has."""
+    """`method`, with a mark for each lane of its result: a lane is marked if that lane of some operand is.
+
+    taint: the name of the mark, a key of the operands' `attr`.
+    """
 
     def spread(self: Any, *operands: Any) -> Any:
         result = method(self, *operands)

@@ -102,7 +102,7 @@ def database() -> dict[str, Any]:
 
 
 def operation(info: Any) -> Callable[..., Any]:
-    """What to call. The database wraps some operators in functions of its own, which are to be followed like a user's."""
+    """What to call. The database wraps some operators in functions of its own; capture follows these like a user's."""
     op = info.op
     if not (isinstance(op, types.FunctionType) and op.__module__.startswith("torch.testing")):
         return op

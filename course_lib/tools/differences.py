@@ -22,7 +22,7 @@ def differ(a: Any, b: Any) -> bool:
 
 
 def difference(result: Any, expected: Any, random: bool, reference: Any = None) -> str:
-    """What is wrong with the result, or ''. Of random numbers only dtype, shape and strides count."""
+    """What is wrong with the result, or ''. For random numbers only dtype, shape and strides are compared."""
     mine, form = tree_flatten(result)
     theirs, other = tree_flatten(expected)
     if form != other:

@@ -124,8 +124,10 @@ def product_in_loops(gm: fx.GraphModule) -> LoopGraph:
 
 
 class Measured:
-    """What was measured when the gallery was last made: it is kept beside the drawings, so that the same code draws the same
-    pictures. With `anew`, or where what was measured has another form by now, it is measured again."""
+    """The numbers that were measured when the gallery was last made. They are kept beside the drawings.
+
+    So the same code draws the same pictures. It measures again with `anew`, and where the compiler has other stages by now.
+    """
 
     def __init__(self, path: Path, anew: bool = False) -> None:
         self.path = path

@@ -77,7 +77,7 @@ def first_of_equals(better: Callable[..., Any]) -> Callable[..., Array]:
 
 
 def floor_divide(a: Array, b: Array) -> Array:
-    """As torch does it, down to the sign of a zero; integers by NumPy, which does not raise for a 0."""
+    """torch's result for floats, down to the sign of a zero. NumPy's for integers: it does not raise for a 0."""
     if np.issubdtype(np.result_type(a, b), np.floating):
         return by_torch(torch.floor_divide)(a, b)
     return np.asarray(np.floor_divide(a, b))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import sys
 import types
 import warnings
@@ -94,3 +95,30 @@ def test_who_asks_only_whether_a_module_is_there_does_not_depend_on_which(anothe
     with events.listener(met.append):
         torch.testing.assert_close(compiled(x), asks(x))
     assert not any(isinstance(event, events.GraphCaptured) for event in met)
+
+
+# What needs all names of a dict that capture reads name by name: the stand-in itself is empty, and must not answer.
+WHOLE = {
+    "its text": lambda names: len(repr(names)) > 100,
+    "its text, formatted": lambda names: len(f"{names}") > 100,
+    "is it another one": lambda names: names != {},
+    "is it equal": lambda names: names == {},
+    "put together with another": lambda names: len({} | names) > 3,
+    "put together, itself on the left": lambda names: len(names | {"more": 1}) > 3,
+    "a copy": lambda names: len(copy.copy(names)) > 3,
+    "a dict made of it": lambda names: len(dict(names)) > 3,
+    "written out": lambda names: len({**names}) > 3,
+    "is it empty": lambda names: not names,
+    "backwards": lambda names: len(list(reversed(names))) > 3,
+}
+
+
+@pytest.mark.parametrize("ask", WHOLE.values(), ids=WHOLE.keys())
+@pytest.mark.parametrize("find", [lambda: sys.modules, globals], ids=["sys.modules", "globals()"])
+def test_what_needs_all_names_is_answered_as_in_eager(ask, find):
+    def program(x):
+        return x + 1, ask(find())
+
+    compiled, x = cl.compile(program, backend="eager"), torch.ones(2)
+    assert compiled(x)[1] == program(x)[1]
+    assert compiled(x)[1] == program(x)[1]

@@ -15,7 +15,7 @@ from torch._subclasses.functional_tensor import FunctionalTensor, FunctionalTens
 from torch.fx.experimental.proxy_tensor import make_fx
 from torch.utils._pytree import tree_map, tree_map_only
 
-from course_lib.autograd.trace import Decomposing, leave
+from course_lib.autograd.decomposing import Decomposing, leave
 from course_lib.lowering import DECOMPOSITIONS, LoopGraph, lower
 from course_lib.scheduling import Fuse, Schedule, plan, schedule
 from course_lib.viz.evaluator import evaluate

@@ -32,7 +32,7 @@ name, and perhaps the new value)."""
 
 
 def change(it: Machine, value: Any, name: str, *new: Any, default: bool = False) -> None:
-    """`value.name = new`, or without that `del value.name`; with `default` as `object` does it."""
+    """`value.name = new`; without `new`: `del value.name`. `default`: as `object.__setattr__` does it."""
     world = it.world
     if is_a(value, torch.Tensor) and not world.is_opaque(value):
         change_tensor(it, value, name, *new)
@@ -109,7 +109,7 @@ def is_class_with_plain_attribute(value: Any, name: str, new: Any) -> bool:
 def set_module_attribute(
     it: Machine, module: torch.nn.Module, name: str, new: Any = MISSING
 ) -> None:
-    """`nn.Module.__setattr__` (or `__delattr__`): of a module from outside torch's own code would look at more."""
+    """`nn.Module.__setattr__` (or `__delattr__`). For a module from outside it is done here: torch's own code would look at more."""
     known = it.world.of(module)
     if known is None:
         it.native(torch.nn.Module.__setattr__, module, name, new)
@@ -126,15 +126,14 @@ def set_module_attribute(
     if wanted:
         own_dict(module).pop(name, None)
 
-    # in its registry, or among the ordinary attributes
     place = registry or wanted
-    holder: Any = get(it, module, place) if place else module
-    put: Any = operator.setitem if place else object.__setattr__
-    drop: Any = operator.delitem if place else object.__delattr__
-    if new is MISSING:
-        it.native(drop, holder, name)
+    values = () if new is MISSING else (new,)
+    if place:
+        change_item: Any = operator.setitem if values else operator.delitem
+        it.native(change_item, get(it, module, place), name, *values)
     else:
-        it.native(put, holder, name, new)
+        # an ordinary attribute
+        it.native(changer(bool(values), default=True), module, name, *values)
 
 
 def registry_for(new: Any) -> str | None:

@@ -35,7 +35,7 @@ def class_attribute(it: Machine, cls: type, name: str) -> Any:
     static = inspect.getattr_static(cls, name, MISSING)
     owner = next((base for base in cls.__mro__ if name in base.__dict__), cls)
 
-    # what stands in a class that the program made needs no guard
+    # no guard for a class that the program itself made
     if id(owner) in it.world.made:
         return it.native(getattr, cls, name)
     if id(cls) in it.world.made and is_value(static):

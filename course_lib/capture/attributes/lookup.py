@@ -8,6 +8,7 @@ In PyTorch: `var_getattr` in `torch/_dynamo/variables/`; `UserDefinedObjectVaria
 from __future__ import annotations
 
 import enum
+import itertools
 import types
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -108,7 +109,7 @@ def of_tensor(lookup: Lookup) -> Any:
 
 
 def of_opaque(lookup: Lookup) -> Any:
-    """Of an object that capture knows nothing about, only methods can be read."""
+    """An object that capture knows nothing about: only its methods can be read."""
     known, name = lookup.known, lookup.name
     if known is None or not known.opaque:
         return GO_ON
@@ -148,7 +149,7 @@ def of_module(lookup: Lookup) -> Any:
 
 
 def of_trusted_module(it: Machine, module: types.ModuleType, name: str) -> Any:
-    """Of torch or of Python's library: nobody rebinds its functions, so there is no guard."""
+    """`module.name`, of torch or of Python's library. Nobody rebinds its functions, so there is no guard."""
     found = frames.call(None, getattr, module, name)
     source = Imported(module.__name__).attr(name)
 
@@ -168,7 +169,7 @@ def of_class(lookup: Lookup) -> Any:
 
 
 def of_super(lookup: Lookup) -> Any:
-    """`super().name`: a plain value is read where it stands, behind classes that have none; of a descriptor Python knows more."""
+    """`super().name`: a plain value is read from the first class behind `thisclass` that has one. Python itself asks a descriptor."""
     if type(lookup.value) is not super:
         return GO_ON
 
@@ -181,9 +182,10 @@ def of_super(lookup: Lookup) -> Any:
     else:
         source = known.source.type()
 
-    first = cls.__mro__.index(value.__thisclass__) + 1 if cls else 0
-    for place in range(first, len(cls.__mro__) if cls else 0):
-        base = cls.__mro__[place]
+    # an unbound `super(cls)` has no class to look in
+    mro = cls.__mro__ if cls else ()
+    first = mro.index(value.__thisclass__) + 1 if cls else 0
+    for place, base in itertools.islice(enumerate(mro), first, None):
         at = source.attr("__mro__").item(place) if source else None
         if name in base.__dict__ or (id(base), name) in world.stored:
             if not is_value(base.__dict__.get(name)):
@@ -191,6 +193,8 @@ def of_super(lookup: Lookup) -> Any:
             if at and is_users(base) and world.source_of(base) is None:
                 world.wrap(base, at)
             return get(it, base, name)
+
+        # a guard that this class has no such name
         world.see(base, at, name)
     return it.native(getattr, value, name)
 
@@ -226,7 +230,7 @@ def of_enum_member(lookup: Lookup) -> Any:
 
 
 def of_copy(lookup: Lookup) -> Any:
-    """Fill the attribute in, if the real instance has it. Of a module, look for a parameter, a buffer or a submodule."""
+    """Fill the attribute in, if the real instance has it. In a module, look for a parameter, a buffer or a submodule."""
     known, name = lookup.copied, lookup.name
     if known is None:
         return GO_ON
@@ -239,8 +243,10 @@ def of_copy(lookup: Lookup) -> Any:
             return world.know(own, own_dict(known.real), world.own(known, name)).stand_in
     elif is_slot(lookup.found):
         world.fill(known, name)
-    elif not is_data(lookup.found) and not world.fill(known, name) and lookup.found is MISSING:
-        return module_member(lookup.it, known, name)
+    elif not is_data(lookup.found):
+        has_own = world.fill(known, name)
+        if not has_own and lookup.found is MISSING:
+            return module_member(lookup.it, known, name)
     return GO_ON
 
 
@@ -251,7 +257,7 @@ def module_member(it: Machine, known: Known, name: str) -> Any:
         return GO_ON
 
     for registry in REGISTRIES:
-        # what the program has read, or changed, is in the copy
+        # a registry that the program has read or changed is in the copy
         if registry in own:
             if name in own[registry]:
                 return own[registry][name]
@@ -262,7 +268,7 @@ def module_member(it: Machine, known: Known, name: str) -> Any:
 
 
 def absent_in_instance(lookup: Lookup) -> Any:
-    """Of an instance that stands for itself: guard that it has no such attribute of its own."""
+    """Guard that an instance that stands for itself has no such attribute of its own."""
     known = lookup.known
     if known is None or lookup.copied or lookup.found is not MISSING:
         return GO_ON

@@ -48,20 +48,32 @@ def tensor_attribute(it: Machine, tensor: torch.Tensor, name: str) -> Any:
 
     known = it.world.of(tensor)
     if name in OF_AUTOGRAD or (stored is None and is_users_own(known, name)):
-        found = real_attribute(it, tensor, name)
-        if name != "grad_fn" or found is None:
-            return it.world.wrap(found, known.source.attr(name)) if known is not None else found
-    else:
-        found = getattr(torch.Tensor, name, MISSING)
-        if callable(found):
-            return it.native(getattr, tensor, name)
+        return attribute_of_real(it, tensor, name)
 
-    if found is MISSING:
-        # where the program itself has deleted it, the real one may have it
-        if known is not None and stored is None:
-            it.world.assume(known.source, "absent", LacksAttribute(name))
-        raise AttributeError(f"'Tensor' object has no attribute '{name}'", name=name, obj=tensor)
-    raise Unsupported(
+    found = getattr(torch.Tensor, name, MISSING)
+    if callable(found):
+        return it.native(getattr, tensor, name)
+    if found is not MISSING:
+        raise reaches_around(name)
+
+    # where the program itself has deleted it, the real one may have it
+    if known is not None and stored is None:
+        it.world.assume(known.source, "absent", LacksAttribute(name))
+    raise AttributeError(f"'Tensor' object has no attribute '{name}'", name=name, obj=tensor)
+
+
+def attribute_of_real(it: Machine, tensor: torch.Tensor, name: str) -> Any:
+    """An attribute that only the real tensor knows: one of autograd's, or one that the user has set."""
+    known = it.world.of(tensor)
+    found = real_attribute(it, tensor, name)
+    if name == "grad_fn" and found is not None:
+        raise reaches_around(name)
+    return it.world.wrap(found, known.source.attr(name)) if known is not None else found
+
+
+def reaches_around(name: str) -> Unsupported:
+    """The break at an attribute that no graph can hold."""
+    return Unsupported(
         f"reads tensor.{name}, which reaches around the graph",
         "move it out of the compiled function",
     )
@@ -95,7 +107,7 @@ def type_of(it: Machine, value: Any) -> type:
 def change_tensor(it: Machine, tensor: torch.Tensor, name: str, new: Any = MISSING) -> None:
     """`tensor.name = new`: an attribute of the user's own, or the gradient of a tensor from outside."""
     if new is MISSING:
-        tensor_attribute(it, tensor, name)  # which may raise
+        tensor_attribute(it, tensor, name)  # raises if there is none
     elif name in ASSIGNED:
         ASSIGNED[name](it, tensor, new)
         return

@@ -39,12 +39,12 @@ SAFE_MODULES |= {"math", "math.integer", "cmath", "itertools", "unicodedata"}
 """Modules written in C whose functions touch nothing but their arguments: the name that a function's `__module__` gives
 (`_bisect`, not `bisect`)."""
 SAFE_FUNCTIONS = {sys.getrecursionlimit, sys.intern, os.fspath}
-"""Single functions of which the same is true. (`FACTS` has those of torch.)"""
+"""Single functions that touch nothing but their arguments. (`FACTS` has those of torch.)"""
 REFUSED = {input, open, exec, eval, compile, __import__, breakpoint, locals, dir}
 """Builtins that look at, or change, more than their arguments."""
 
-VIEWS: tuple[Any, ...] = ({}.keys(), {}.values(), {}.items())
-ITERATORS: tuple[Any, ...] = (
+VIEW_EXAMPLES: tuple[Any, ...] = ({}.keys(), {}.values(), {}.items())
+ITERATOR_EXAMPLES: tuple[Any, ...] = (
     *map(iter, ([], (), {}, set(), "", b"", range(1), {}.values(), {}.items(), reversed([]))),
     *(reversed({}), iter(int, 1)),
 )
@@ -62,7 +62,7 @@ SAFE_TYPES |= {collections.deque, collections.OrderedDict, collections.defaultdi
 SAFE_TYPES |= {functools.partial, weakref.ref, *newer.TEMPLATES}
 SAFE_TYPES |= {torch.Size, torch.dtype, torch.device, torch.finfo, torch.iinfo}
 SAFE_TYPES |= {torch.SymInt, torch.SymBool, torch.SymFloat}
-SAFE_TYPES |= {type(example) for example in (*VIEWS, *ITERATORS)}
+SAFE_TYPES |= {type(example) for example in (*VIEW_EXAMPLES, *ITERATOR_EXAMPLES)}
 """Types written in C whose methods touch nothing but the object and their arguments."""
 SAFE_TYPE_MODULES = "itertools functools operator re typing torch.return_types".split()
 
@@ -74,6 +74,7 @@ def is_safe_type(cls: type) -> bool:
     """Do the methods of a type written in C touch nothing but the object and their arguments?"""
     if cls.__module__ in SAFE_TYPE_MODULES or issubclass(cls, BaseException):
         return True
+    # a metaclass may have taken the hash away, without which no set can be asked
     hashable = type(cls).__hash__ is not None
     return hashable and (cls in SAFE_TYPES or cls in FACTS)
 
@@ -123,7 +124,7 @@ def touches_only_arguments(it: Machine, function: Any) -> bool:
 
     owner = getattr(function, "__objclass__", None)
     if owner is not None:
-        # `with torch.device(...)` is a mode of torch's
+        # `torch.device.__enter__` switches a mode of torch's, so it does more
         return is_safe_type(owner) and function.__name__ != "__enter__"
 
     module = module_of(function)
@@ -141,7 +142,7 @@ def is_safe_method(it: Machine, function: Any, target: Any) -> bool:
     cls = target
     if not is_a(target, type):
         cls = getattr(function, "__objclass__", type(target))
-    # the second: inherited from a type written in C
+    # The class itself may be safe, or the type written in C from which it inherits.
     return is_safe_type(cls) or is_a(target, tuple(SAFE_TYPES - {object}))
 
 

@@ -91,7 +91,7 @@ class Id(int):
 
 @handles(id)
 def id_of(it: Machine, value: Any) -> int:
-    """Of an object from outside the real one's, which is then guarded: the program may have kept it elsewhere."""
+    """`id(value)`. For an object from outside it is the real object's, under a guard: the program may have kept that number."""
     known = it.world.of(value)
     if is_a(value, torch.Tensor) and known and not is_a(known.real, torch.nn.Parameter):
         raise Unsupported("asks for the id of a tensor from outside")

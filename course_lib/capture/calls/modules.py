@@ -19,7 +19,8 @@ if TYPE_CHECKING:
     from course_lib.capture.machine import Machine
 
 HOOKS = "_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks"
-OWN_COMPILED_CALL = "_compiled_call_impl"  # What `module.compile()` leaves
+OWN_COMPILED_CALL = "_compiled_call_impl"
+"""The attribute in which `module.compile()` puts the compiled call."""
 HAS_HOOKS = (
     " or ".join(f"{{0}}[{name!r}]" for name in HOOKS)
     + f" or '{OWN_COMPILED_CALL}' in {{0}} and {{0}}['{OWN_COMPILED_CALL}']"
@@ -34,7 +35,7 @@ def call_module(
     it: Machine, module: torch.nn.Module, args: list[Any], kwargs: dict[str, Any]
 ) -> Any:
     """`module(*args)`: without hooks, what its `forward` does."""
-    # The interpreter holds a stand-in of a module from outside. What it has is asked of the real one.
+    # The interpreter holds a stand-in of a module from outside. The real module knows its hooks.
     known = it.world.of(module)
     real: Any = known.real if known else module
     # A module that was compiled by itself has more to do than `forward`, too.
@@ -56,13 +57,16 @@ def call_module(
 
 
 def has_own_call(module: torch.nn.Module) -> bool:
-    """Has the class a `__call__` of its own? (That of a `GraphModule` only adds to the text of errors.)"""
+    """Has the class a `__call__` of its own? The one of `GraphModule` does not count: it only adds to the text of errors."""
     if isinstance(module, torch.fx.GraphModule):
         return False
     return type(module).__call__ is not torch.nn.Module.__call__
 
 
-def assume_hooks(it: Machine, source: Source, test: str, are: bool, where: str) -> None:
-    """Guard that there are hooks, or none."""
-    test, text = (test, "hooks") if are else (f"not ({test})", "no hooks")
-    it.world.assume(source, "hooks", Holds(test, f"{text} {where}"))
+def assume_hooks(it: Machine, source: Source, test: str, has_hooks: bool, where: str) -> None:
+    """Guard that there are hooks, or that there are none. `test`: Python that asks whether there are."""
+    if has_hooks:
+        guarded = Holds(test, f"hooks {where}")
+    else:
+        guarded = Holds(f"not ({test})", f"no hooks {where}")
+    it.world.assume(source, "hooks", guarded)

@@ -47,7 +47,7 @@ FACTS.add(torch._C._functorch.peek_interpreter_stack)
 
 def is_operation(function: Any) -> bool:
     """Does torch's function compute on tensors, with no other effect? Then it may be a node."""
-    # what it writes to, its schema says
+    # the schema of an ATen or custom operator says what it writes to
     if is_a(function, (torch._ops.OpOverload, torch._ops.OpOverloadPacket)):
         return True
     if getattr(function, "__module__", None) not in OPERATION_MODULES:

@@ -3,10 +3,11 @@
 A reader of lesson 02 and 03 may skip this folder. In PyTorch: the long tail of `torch/_dynamo/variables/`.
 
     checkpoint.py          `torch.utils.checkpoint`
-    arrays.py              arrays of NumPy and their operators; `numpy_rules.py`: its functions in torch
+    arrays.py              arrays of NumPy and their operators; `numpy_functions.py`: functions; `numpy_rules.py`: both in torch
     inference.py           `with torch.inference_mode():` inside a function
     loaded_modules.py      `sys.modules`
     looking.py             `locals`, `globals`, frames, threads, `dir`, `pickle` of constants
+    names_one_by_one.py    what `globals()` and `sys.modules` have in common
     numpy.py               NumPy's functions and numbers, its arrays from outside
     optimizers.py          optimizers that are not torch's own
     own_generator.py       a `torch.Generator` that the program makes

@@ -1,4 +1,4 @@
-"""Arrays and numbers of NumPy in the interpreted program: what stands for them, and what operators do.
+"""Arrays and numbers of NumPy in the interpreted program: what stands for them, and what operators do. (Functions: `numpy_functions.py`.)
 
 In:  an `Array` or a `Number`, operands, an index.
 Out: what NumPy would give: of constants NumPy itself, now; of data that only the graph knows operations of torch (`numpy_rules.py`),
@@ -16,20 +16,12 @@ from typing import Any, NoReturn
 import numpy as np
 import torch
 
-from course_lib.capture.corners.numpy_rules import (
-    FUNCTIONS_OF_ARRAYS,
-    KEEP_NO_DIMENSIONS,
-    NUMPY_DTYPES,
-    TORCH_DTYPES,
-    UFUNCS,
-    Elementwise,
-    Whole,
-)
+from course_lib.capture.corners.numpy_rules import NUMPY_DTYPES, TORCH_DTYPES, UFUNCS, Elementwise
 from course_lib.capture.shapes import SYMBOLIC, concrete
 from course_lib.capture.sources import Unsupported
 from course_lib.capture.values import CONSTANT_TYPES
 
-FEW = 4096
+MOST_CONSTANTS = 4096
 """Elements of an array of constants that a graph may hold."""
 HINT = "use torch's function, or call it outside the compiled function"
 INDICES = (int, slice, type(None), type(...), np.integer)
@@ -57,25 +49,28 @@ class Memory:
 
 
 def binary(name: str) -> Callable[[Any, Any], Any]:
-    """`left + right`"""
+    """`__add__`: `self + other`"""
 
     def operate(self: Any, other: Any) -> Any:
-        if isinstance(other, torch.Tensor):
-            return beside_tensor(name, self, other)
-        return compute(getattr(np, name), [self, other])
+        return of_two(name, self, other)
 
     return operate
 
 
 def reflected(name: str) -> Callable[[Any, Any], Any]:
-    """`left + right`, asked of the right one."""
+    """`__radd__`: `other + self`"""
 
     def operate(self: Any, other: Any) -> Any:
-        if isinstance(other, torch.Tensor):
-            return beside_tensor(name, other, self)
-        return compute(getattr(np, name), [other, self])
+        return of_two(name, other, self)
 
     return operate
+
+
+def of_two(name: str, left: Any, right: Any) -> Any:
+    """An operator of two operands, one of them an array or a number of NumPy's. torch decides where the other is a tensor."""
+    if isinstance(left, torch.Tensor) or isinstance(right, torch.Tensor):
+        return beside_tensor(name, left, right)
+    return compute(getattr(np, name), [left, right])
 
 
 def beside_tensor(name: str, left: Any, right: Any) -> Any:
@@ -129,7 +124,7 @@ def unary(name: str) -> Callable[[Any], Any]:
     return operate
 
 
-SIGNS = {
+BINARY_UFUNCS = {
     "add": "add",
     "sub": "subtract",
     "mul": "multiply",
@@ -145,7 +140,7 @@ SIGNS = {
     "rshift": "right_shift",
 }
 """Python's operators that have a form for each side, and one in place."""
-COMPARISONS = {
+COMPARISON_UFUNCS = {
     "lt": "less",
     "le": "less_equal",
     "eq": "equal",
@@ -153,10 +148,10 @@ COMPARISONS = {
     "gt": "greater",
     "ge": "greater_equal",
 }
-SIGNS_OF_ONE = {"neg": "negative", "pos": "positive", "abs": "absolute", "invert": "invert"}
+UNARY_UFUNCS = {"neg": "negative", "pos": "positive", "abs": "absolute", "invert": "invert"}
 
 
-class Operators:
+class LikeNumPy:
     """What arrays and numbers have in common: to Python they are what NumPy's own are."""
 
     __slots__ = ()
@@ -219,17 +214,17 @@ class Operators:
         refuse("copies or pickles an array of NumPy")
 
 
-for sign, function_name in SIGNS.items():
-    setattr(Operators, f"__{sign}__", binary(function_name))
-    setattr(Operators, f"__r{sign}__", reflected(function_name))
-    setattr(Operators, f"__i{sign}__", in_place(function_name))
-for sign, function_name in COMPARISONS.items():
-    setattr(Operators, f"__{sign}__", binary(function_name))
-for sign, function_name in SIGNS_OF_ONE.items():
-    setattr(Operators, f"__{sign}__", unary(function_name))
+for sign, function_name in BINARY_UFUNCS.items():
+    setattr(LikeNumPy, f"__{sign}__", binary(function_name))
+    setattr(LikeNumPy, f"__r{sign}__", reflected(function_name))
+    setattr(LikeNumPy, f"__i{sign}__", in_place(function_name))
+for sign, function_name in COMPARISON_UFUNCS.items():
+    setattr(LikeNumPy, f"__{sign}__", binary(function_name))
+for sign, function_name in UNARY_UFUNCS.items():
+    setattr(LikeNumPy, f"__{sign}__", unary(function_name))
 
 
-class Number(Operators):
+class Number(LikeNumPy):
     """Stands for a number of NumPy's, as `numpy.float32(2)`, whose value is no constant of the graph.
 
     `known`: gives the value, and leaves a guard that it is this one; None: only the data knows it.
@@ -267,7 +262,7 @@ class Number(Operators):
         return self.known()
 
 
-class Array(Operators):
+class Array(LikeNumPy):
     """Stands for a `numpy.ndarray`: one of constants, with which NumPy computes now, or one whose data the graph knows."""
 
     __slots__ = ("constant", "memory", "tensor")
@@ -433,7 +428,7 @@ def name_of(function: Any) -> str:
 
 def tensor_of(array: np.ndarray[Any, Any]) -> torch.Tensor:
     """A tensor of these constants, made anew at each call."""
-    if array.dtype not in TORCH_DTYPES or array.size > FEW:
+    if array.dtype not in TORCH_DTYPES or array.size > MOST_CONSTANTS:
         refuse(f"takes an array of {array.size} numbers of {array.dtype} into the graph")
     made = torch.tensor(array.tolist(), dtype=TORCH_DTYPES[array.dtype])
     return made if array.size else made.reshape(array.shape)
@@ -486,30 +481,60 @@ def compute(ufunc: Any, operands: list[Any]) -> Any:
     if is_constant(operands):
         return run_now(ufunc, operands, {})
 
-    # NumPy says in which dtype it computes, and raises where there is none
-    dtypes = [dtype_of(value) for value in operands]
-    *loop, result = ufunc.resolve_dtypes((*dtypes, None))
-    rule = UFUNCS.get(ufunc.__name__)
-    agree = rule is not None and {dtype.kind for dtype in loop} <= set(rule.kinds)
-    # of integers NumPy raises for a negative one
-    agree = agree or (ufunc is np.power and type(operands[1]) is int and operands[1] >= 0)
-    agree = agree and ufunc.nout == 1 and TORCH_DTYPES.get(result) is not None
+    asked = UfuncCall(ufunc, operands)
+    if not any(type(value) is Array for value in operands):
+        return asked.of_numbers()
+    return number_or_array(asked.in_graph())
 
-    numbers = [value for value in operands if type(value) is Number]
-    if len(numbers) == sum(type(value) in (Number, Array) for value in operands):
-        known = all(number.known is not None for number in numbers)
-        find = (lambda: run_now(ufunc, operands, {})) if known else None
-        if agree:
-            assert rule is not None
-            checked = rule
-            return Number(result, lambda: elementwise(checked, operands, loop, result), find)
-        if find is not None:
-            return find()
 
-    if not agree or rule is None:
-        refuse(f"calls numpy.{ufunc.__name__} in {loop[0]}, where torch's result may differ")
-    tensor = elementwise(rule, operands, loop, result)
-    return number_or_array(tensor)
+class UfuncCall:
+    """A call of a ufunc with some operand that is no constant.
+
+    `dtypes`: in which it computes, one for each operand; `result`: the dtype of what it gives. NumPy decides these, and
+    raises where there is none. `rule`: torch's function that gives the same in these dtypes; None if there is none.
+    """
+
+    def __init__(self, ufunc: Any, operands: list[Any]) -> None:
+        self.ufunc, self.operands = ufunc, operands
+        *self.dtypes, self.result = ufunc.resolve_dtypes((*map(dtype_of, operands), None))
+        self.rule = self.find_rule()
+
+    def find_rule(self) -> Elementwise | None:
+        rule = UFUNCS.get(self.ufunc.__name__)
+        if rule is None or self.ufunc.nout != 1 or TORCH_DTYPES.get(self.result) is None:
+            return None
+
+        kinds = {dtype.kind for dtype in self.dtypes}
+        return rule if kinds <= set(rule.kinds) or self.is_power_of_integers() else None
+
+    def is_power_of_integers(self) -> bool:
+        """Is this `integers ** n`, for a constant n that is not negative? (For a negative one NumPy raises.)"""
+        exponent = self.operands[-1]
+        return self.ufunc is np.power and type(exponent) is int and exponent >= 0
+
+    def of_numbers(self) -> Any:
+        """The result, where all operands are numbers: torch computes it when an operation needs it."""
+        numbers = [value for value in self.operands if type(value) is Number]
+        is_known = all(number.known is not None for number in numbers)
+        if self.rule is not None:
+            return Number(self.result, self.in_graph, self.now if is_known else None)
+        if is_known:
+            return self.now()
+        self.refuse()
+
+    def now(self) -> Any:
+        """What NumPy gives for the values of the numbers; each leaves a guard."""
+        return run_now(self.ufunc, self.operands, {})
+
+    def in_graph(self) -> torch.Tensor:
+        """What torch gives."""
+        if self.rule is None:
+            self.refuse()
+        return elementwise(self.rule, self.operands, self.dtypes, self.result)
+
+    def refuse(self) -> NoReturn:
+        name, dtype = self.ufunc.__name__, self.dtypes[0]
+        refuse(f"calls numpy.{name} in {dtype}, where torch's result may differ")
 
 
 def elementwise(
@@ -539,168 +564,32 @@ def number_or_array(tensor: torch.Tensor) -> Any:
     return Number(NUMPY_DTYPES[tensor.dtype], lambda: tensor)
 
 
-def whole(name: str, rule: Whole, args: list[Any], kwargs: dict[str, Any]) -> Any:
-    """A function of whole arrays: reductions, forms, products."""
-    count = rule.arrays
-    arrays = list(args[0]) if not count else args[:count]
-    rest = args[max(count, 1) :]
-    if not is_constant([rest, kwargs]):
-        refuse(f"calls numpy.{name} with options that are not followed")
-
-    if kinds_of(arrays) - set(rule.kinds):
-        refuse(f"calls numpy.{name} in {dtype_of(arrays[0])}, where torch's result may differ")
-    common = np.result_type(*map(dtype_of, arrays))
-    shared = rule.shares and type(arrays[0]) is Array
-    if shared:
-        tensors = [arrays[0].shared()]
-    else:
-        tensors = [operand(array, common, as_number=False) for array in arrays]
-
-    dtype = kwargs.pop("dtype", None)
-    try:
-        found = rule.function(
-            *tensors, *map(in_torch, rest), **{k: in_torch(v) for k, v in kwargs.items()}
-        )
-    except (TypeError, ValueError, IndexError, RuntimeError) as error:
-        refuse(f"calls numpy.{name} with arguments that are not followed: {error}")
-    if dtype is not None and np.dtype(dtype) != NUMPY_DTYPES[found.dtype]:
-        refuse(f"calls numpy.{name} with another dtype")
-    if name in KEEP_NO_DIMENSIONS and not (name == "squeeze" and type(arrays[0]) is Number):
-        return Array(tensor=found)
-    return number_or_array(found)
-
-
-def in_torch(value: Any) -> Any:
-    """Options as torch wants them: Python's own numbers."""
-    if type(value) in (Array, Number):
-        return value.in_python().tolist()
-    if isinstance(value, np.generic):
-        return value.item()
-    return type(value)(map(in_torch, value)) if type(value) in (tuple, list) else value
-
-
 def index_in_torch(index: Any) -> Any:
     """An index of NumPy's for a tensor."""
     if type(index) is tuple:
         return tuple(map(index_in_torch, index))
     if isinstance(index, (bool, np.bool_)):
         refuse("looks up an array by a single bool")
-    if type(index) is Array or type(index) is list:
-        array = index if type(index) is Array else given(np.asarray(value_of(index)), [])
-        if array.dtype.kind not in "bi" or not array.shape:
-            refuse(f"looks up an array by one of {array.dtype}")
-        return array.as_tensor()
+    if type(index) in (Array, list):
+        return index_by_array(index)
     if type(index) is Number:
         return index.in_python().item()
-    if type(index) is slice:
-        step = value_of(index.step)
-        if step is not None and step < 0:
-            refuse("takes a slice backwards, which no tensor has")
-        return index
     if isinstance(index, np.integer):
         return index.item()
     if not isinstance(index, (*INDICES, *SYMBOLIC)):
         refuse(f"looks up an array by a {type(index).__name__}")
+
+    if type(index) is slice:
+        step = value_of(index.step)
+        if step is not None and step < 0:
+            refuse("takes a slice backwards, which no tensor has")
     return index
 
 
-# ---- functions that have a form of their own ---------------------------------------------------------
-
-
-def where(condition: Any, *sides: Any) -> Any:
-    """`numpy.where(condition, x, y)`"""
-    if len(sides) != 2 or np.dtype(dtype_of(condition)).kind != "b":
-        refuse("calls numpy.where of a condition that is no array of bools")
-    dtype = np.result_type(
-        *[dtype if isinstance(dtype, np.dtype) else dtype(0) for dtype in map(dtype_of, sides)]
-    )
-    tensors = [operand(side, dtype, as_number=False) for side in sides]
-    return Array(tensor=torch.where(operand(condition, np.dtype(bool), as_number=False), *tensors))
-
-
-def clip(array: Any, low: Any = None, high: Any = None) -> Any:
-    """`numpy.clip(array, low, high)`"""
-    if low is None and high is None:
-        refuse("calls numpy.clip without limits")
-    if low is not None:
-        array = compute(np.maximum, [array, low])
-    return array if high is None else compute(np.minimum, [array, high])
-
-
-def rounded(array: Any, decimals: int = 0) -> Any:
-    """`numpy.round(array)`, to whole numbers."""
-    if decimals != 0 or array.dtype.kind != "f":
-        refuse("rounds an array of NumPy to decimals")
-    return compute(np.rint, [array])
-
-
-def astype(array: Any, dtype: Any, copy: bool = True) -> Any:
-    """`array.astype(dtype)`"""
-    dtype = np.dtype(dtype)
-    if dtype not in TORCH_DTYPES or (array.dtype.kind == "c" and dtype.kind != "c"):
-        refuse(f"casts an array to {dtype}")
-    if not copy and dtype == array.dtype:
-        return array
-    casted = operand(array, dtype)
-    made = casted.clone() if dtype == array.dtype else casted
-    return number_or_array(made) if type(array) is Number else Array(tensor=made)
-
-
-def as_array(data: Any, dtype: Any = None) -> Any:
-    """`numpy.asarray(data)`: an array stays itself."""
-    if type(data) is not Array or (dtype is not None and np.dtype(dtype) != data.dtype):
-        return array(data, dtype)
-    return data
-
-
-def array(data: Any, dtype: Any = None) -> Any:
-    """`numpy.array(data)`: a copy; of a sequence of arrays or numbers, one with a dimension more."""
-    if type(data) in (list, tuple):
-        common = np.result_type(*map(dtype_of, data))
-        data = Array(tensor=torch.stack([operand(part, common, as_number=False) for part in data]))
-    if type(data) not in (Array, Number):
-        refuse(f"makes an array of a {type(data).__name__}")
-    made = astype(data, data.dtype if dtype is None else dtype)
-    return Array(tensor=made.tensor) if type(made) is Number else made
-
-
-def shape(array: Any) -> Any:
-    return array.shape if type(array) is Array else ()
-
-
-def ndim(array: Any) -> int:
-    return len(shape(array))
-
-
-SPECIAL: dict[str, Callable[..., Any]] = {
-    "where": where,
-    "clip": clip,
-    "round": rounded,
-    "around": rounded,
-    "asarray": as_array,
-    "asanyarray": as_array,
-    "array": array,
-    "shape": shape,
-    "ndim": ndim,
-    "astype": astype,
-}
-"""Functions of arrays that are no single function of torch."""
-
-
-def call(function: Any, args: list[Any], kwargs: dict[str, Any]) -> Any:
-    """A function of NumPy, of which some argument is no constant."""
-    name = function.__name__
-    if isinstance(function, np.ufunc) and not kwargs and len(args) == function.nin:
-        return compute(function, args)
-    if isinstance(function, np.ufunc):
-        refuse(f"calls numpy.{name} with options that are not followed")
-
-    if name in SPECIAL:
-        try:
-            return SPECIAL[name](*args, **kwargs)
-        except TypeError as error:
-            refuse(f"calls numpy.{name} with arguments that are not followed: {error}")
-    rule = FUNCTIONS_OF_ARRAYS.get(name)
-    if rule is None or len(args) < max(rule.arrays, 1):
-        refuse(f"calls numpy.{name} of data that only the graph knows")
-    return whole(name, rule, args, kwargs)
+def index_by_array(index: Any) -> torch.Tensor:
+    """An array, or a list, of numbers or of bools, as an index."""
+    array = given(np.asarray(value_of(index)), []) if type(index) is list else index
+    if array.dtype.kind not in "bi" or not array.shape:
+        refuse(f"looks up an array by one of {array.dtype}")
+    tensor: torch.Tensor = array.as_tensor()
+    return tensor

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 OPTIONS = "preserve_rng_state", "determinism_check", "debug", "early_stop"
 """Keyword arguments of `checkpoint` itself; all others are the function's."""
-RANDOM = re.compile("drop|rand|bernoulli|normal|uniform")
+DRAWING_NAMES = re.compile("drop|rand|bernoulli|normal|uniform")
 
 
 def checkpoint(
@@ -49,7 +49,7 @@ def checkpoint(
             "it runs again in backward, and changes it again: move the change out of the function",
         )
 
-    draws = RANDOM.search(str(it.world.builder.graph))
+    draws = DRAWING_NAMES.search(str(it.world.builder.graph))
     if draws and not kwargs.get("preserve_rng_state", True):
         raise Unsupported(
             "draws random numbers in a checkpoint that is to draw others in backward",

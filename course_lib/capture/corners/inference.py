@@ -1,11 +1,11 @@
 """`with torch.inference_mode():` inside a function.
 
 In:  the context manager is entered, and operations make tensors.
-Out: an ordinary graph without gradients, and a note of the memory that was made meanwhile (`GraphBuilder.inference`): what lies
-     in it the head gives out as inference tensors.
+Out: an ordinary graph without gradients, and a note of the memory that was made meanwhile (`GraphBuilder.inference`). The head
+     makes inference tensors of the results that lie in it.
 
-torch.compile gives ordinary tensors there, so `is_inference()`, and the errors that eager raises where autograd meets such a
-tensor, are lost. Here the graph ends where one of these is asked for.
+torch.compile gives ordinary tensors there. Then `is_inference()` is wrong, and the errors are lost that eager raises where
+autograd meets such a tensor. Here the graph ends where one of these is asked for.
 In PyTorch: `torch/_dynamo/variables/ctx_manager.py` (`InferenceModeVariable`).
 """
 
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 
 def enter_inference(it: Machine, context: Any) -> None:
-    """`with torch.inference_mode()`: without gradients; of what is made inside, the head makes inference tensors."""
+    """The beginning of `with torch.inference_mode()`: gradients are off, and the region begins."""
     builder = it.world.builder
     if not context.mode or it.world.inference or it.world.of(context):
         raise Unsupported(
@@ -36,9 +36,12 @@ def enter_inference(it: Machine, context: Any) -> None:
             "write `with torch.inference_mode():`",
         )
 
+    # kept in torch's own context manager until `leave_inference`
     context._inference_mode_context = builder.region, torch.is_grad_enabled()
-    # of a region inside a region, the outer one counts
-    builder.region = builder.region or it.world.root.next - 1
+
+    # A region has the number of the frame's instruction that entered it. A region inside another belongs to the outer one.
+    current_instruction = it.world.root.next - 1
+    builder.region = builder.region or current_instruction
     it.call(torch._C._set_grad_enabled, False)
 
 
@@ -54,14 +57,14 @@ def leave_inference(it: Machine, context: Any, *error: Any) -> None:
 
 
 def is_inference_mode_enabled(it: Machine) -> bool:
-    """Was it entered outside, or by the program? (A region is the number of the instruction that entered it; 0: none.)"""
+    """Is inference mode on, entered outside or by the program?"""
     entered_outside = bool(it.world.inference)
     entered_inside = it.world.builder.region > 0
     return entered_outside or entered_inside
 
 
 def note_inference_memory(builder: GraphBuilder, operation: Operation, result: Any) -> None:
-    """Inside, remember what memory is made. Outside, refuse what autograd may refuse for such memory."""
+    """Inside a region, remember the memory that is made. Outside, refuse what autograd may refuse for such memory."""
     if not (builder.region or builder.inference):
         return
 

@@ -8,21 +8,21 @@ In PyTorch: `torch/_dynamo/variables/dicts.py` (`ConstDictVariable`, whose keys 
 from __future__ import annotations
 
 import sys
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from course_lib.capture.calls.tables import FUNCTIONS
 from course_lib.capture.classes import MISSING
+from course_lib.capture.corners.names_one_by_one import NamesOneByOne
 from course_lib.capture.guard_tests import HasKey, LacksKey, TypeIs
 from course_lib.capture.sources import Source, Unsupported
 from course_lib.capture.stand_ins.make import OF_OBJECT
 from course_lib.capture.world import World
 
-if TYPE_CHECKING:
-    from course_lib.capture.machine import Machine
 
+class LoadedModules(NamesOneByOne):
+    """Stands for `sys.modules`."""
 
-class LoadedModules(dict[str, Any]):
-    """Stands for `sys.modules`. It holds nothing: each look-up asks the real one and leaves a guard."""
+    refused = "lists or changes `sys.modules`"
+    instead = "look one module up, or do it outside the function"
 
     def __init__(self, world: World, source: Source) -> None:
         super().__init__()
@@ -30,9 +30,7 @@ class LoadedModules(dict[str, Any]):
 
     def find(self, name: Any) -> Any:
         """What stands for the module of this name; MISSING where none is loaded."""
-        if type(name) is not str:
-            raise Unsupported("looks for a module by something that is no string")
-
+        require_text(name)
         loaded = sys.modules.get(name, MISSING)
         if loaded is MISSING:
             self.assume_absent(name)
@@ -46,19 +44,8 @@ class LoadedModules(dict[str, Any]):
         """Guard that no module of this name is loaded."""
         self.world.assume(self.source, "absent", LacksKey(name))
 
-    def get(self, name: Any, default: Any = None) -> Any:
-        found = self.find(name)
-        return default if found is MISSING else found
-
-    def __getitem__(self, name: Any) -> Any:
-        found = self.find(name)
-        if found is MISSING:
-            raise KeyError(name)
-        return found
-
     def __contains__(self, name: Any) -> bool:
-        if type(name) is not str:
-            raise Unsupported("looks for a module by something that is no string")
+        require_text(name)
         if name not in sys.modules:
             self.assume_absent(name)
             return False
@@ -67,21 +54,10 @@ class LoadedModules(dict[str, Any]):
         self.world.assume(self.source, "present", HasKey(name))
         return True
 
-    def refuse(self, *args: Any, **kwargs: Any) -> Any:
-        """Everything else needs all the names, or changes them."""
-        raise Unsupported(
-            "lists or changes `sys.modules`", "look one module up, or do it outside the function"
-        )
 
-    __iter__ = __len__ = __reversed__ = __eq__ = __or__ = __ior__ = refuse
-    __setitem__ = __delitem__ = keys = values = items = copy = refuse
-    pop = popitem = setdefault = update = clear = refuse
-    __hash__ = None
-
-
-def get(it: Machine, modules: LoadedModules, name: Any, default: Any = None) -> Any:
-    """`sys.modules.get(name, default)`"""
-    return LoadedModules.get(modules, name, default)
+def require_text(name: Any) -> None:
+    if type(name) is not str:
+        raise Unsupported("looks for a module by something that is no string")
 
 
 def loaded_modules(world: World, modules: dict[str, Any], source: Source) -> Any:
@@ -90,5 +66,4 @@ def loaded_modules(world: World, modules: dict[str, Any], source: Source) -> Any
     return world.know(LoadedModules(world, source), modules, source).stand_in
 
 
-FUNCTIONS[LoadedModules.get] = get
 OF_OBJECT[id(sys.modules)] = loaded_modules

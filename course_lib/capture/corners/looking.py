@@ -1,7 +1,7 @@
-"""What only looks: at the frame's own variables, at its callers, at this thread, at the names in an object; and `pickle` of constants.
+"""Functions that only look: at the frame's own variables, its callers, this thread, the names in an object; `pickle` of constants.
 
 In:  `locals()`, `sys._getframe(1).f_code.co_name`, `globals()["x"]`, `threading.current_thread()`, `pickle.dumps((1, "a"))`.
-Out: what eager would see: of the interpreted frames, of constants now, of all else under a guard.
+Out: what eager would see. What lies outside the captured frame is guarded.
 In PyTorch: `torch/_dynamo/variables/builtin.py` (`call_locals`, `call_dir`), `variables/misc.py` (`FrameSummaryVariable`); the rest
 are polyfills or run as constants.
 """
@@ -21,11 +21,12 @@ from course_lib.capture.attributes.change import OPAQUE_CHANGES
 from course_lib.capture.attributes.lookup import OPAQUE_ATTRIBUTES, Lookup
 from course_lib.capture.calls.tables import FUNCTIONS
 from course_lib.capture.classes import MISSING, is_a, own_dict
+from course_lib.capture.corners.names_one_by_one import NamesOneByOne
 from course_lib.capture.guard_tests import Is, KeysAre, LacksAttribute
 from course_lib.capture.known import Known
 from course_lib.capture.rules import GO_ON
 from course_lib.capture.shapes import concrete
-from course_lib.capture.sources import Imported, Source, Unsupported
+from course_lib.capture.sources import Imported, Source, Unsupported, lists_variables
 from course_lib.capture.stand_ins.slots import is_full
 from course_lib.capture.values import CONSTANT_TYPES
 
@@ -35,19 +36,18 @@ if TYPE_CHECKING:
 # ---- the frame's own variables -----------------------------------------------------------------------
 
 
-LISTING = {"locals", "dir"}
-"""Where its code calls one of these, the captured frame keeps all its parameters (`capture/__init__.py`)."""
-
-
 def local_variables(it: Machine) -> dict[str, Any]:
-    """`locals()`: the variables that have a value. Until Python 3.13 a frame has one such dict."""
-    if it.names is not None:  # of a class body
+    """`locals()`: the variables that have a value. Before Python 3.13 all calls of `locals` in a frame give the same dict."""
+    if it.names is not None:  # a class body
         return it.names
-    found = {}
+
+    # The captured frame has only those arguments that its code reads, unless the code itself names `locals` or `dir`
     code = it.code
     given = set(frames.parameters(code)) - it.locals.keys()
-    if it is it.world.root and given and LISTING.isdisjoint(code.co_names):
+    if it is it.world.root and given and not lists_variables(code):
         raise Unsupported(f"lists the variables of a frame that does not read {min(given)}")
+
+    found = {}
     names = dict.fromkeys((*code.co_varnames, *code.co_cellvars, *code.co_freevars))
     for name in names:
         value = it.locals.get(name, MISSING)
@@ -59,6 +59,8 @@ def local_variables(it: Machine) -> dict[str, Any]:
 
     if sys.version_info >= (3, 13):
         return found
+
+    # one dict, which each call brings up to date
     kept: dict[str, Any] = vars(it).setdefault("kept_locals", {})
     for name in names.keys() - found.keys():
         kept.pop(name, None)
@@ -66,46 +68,23 @@ def local_variables(it: Machine) -> dict[str, Any]:
     return kept
 
 
-class GlobalVariables(dict[str, Any]):
-    """Stands for a dict of global variables. It holds nothing: each look-up reads the variable, and leaves a guard."""
+class GlobalVariables(NamesOneByOne):
+    """Stands for a dict of global variables."""
+
+    refused = "asks for all global variables, or changes them"
 
     def __init__(self, it: Machine) -> None:
         super().__init__()
         self.world, self.variables, self.function = it.world, it.globals, it.function
 
     def find(self, name: Any) -> Any:
+        """The variable's value; MISSING if the module has no such variable."""
         stored = self.world.stored.get((id(self.variables), name))
         if type(name) is not str or (stored is None and name not in self.variables):
-            self.world.read_global(self.variables, str(name), self.function)  # a guard: not there
+            # asked for its guard that the name is absent; its answer may be a builtin, which `globals()` has not
+            self.world.read_global(self.variables, str(name), self.function)
             return MISSING
         return self.world.read_global(self.variables, name, self.function)
-
-    def get(self, name: Any, default: Any = None) -> Any:
-        found = self.find(name)
-        return default if found is MISSING else found
-
-    def __getitem__(self, name: Any) -> Any:
-        found = self.find(name)
-        if found is MISSING:
-            raise KeyError(name)
-        return found
-
-    def __contains__(self, name: Any) -> bool:
-        return self.find(name) is not MISSING
-
-    def refuse(self, *args: Any, **kwargs: Any) -> Any:
-        """Everything else needs all the names, or changes them."""
-        raise Unsupported("asks for all global variables, or changes them")
-
-    __iter__ = __len__ = __reversed__ = __eq__ = __or__ = __ior__ = refuse
-    __setitem__ = __delitem__ = keys = values = items = copy = refuse
-    pop = popitem = setdefault = update = clear = __reduce_ex__ = __repr__ = refuse
-    __hash__ = None
-
-
-def get_variable(it: Machine, variables: GlobalVariables, name: Any, default: Any = None) -> Any:
-    """`globals().get(name, default)`"""
-    return GlobalVariables.get(variables, name, default)
 
 
 def global_variables(it: Machine) -> GlobalVariables:
@@ -118,33 +97,33 @@ def global_variables(it: Machine) -> GlobalVariables:
 # ---- the callers -------------------------------------------------------------------------------------
 
 
-class Frame:
+class InterpretedFrame:
     """Stands for the frame of interpreted code. `depth`: how many frames lie around it, up to the captured one."""
 
     def __init__(self, machine: Machine, depth: int) -> None:
         self.machine, self.depth = machine, depth
 
 
-def frame_above(it: Machine, depth: Any = 0) -> Frame:
+def frame_above(it: Machine, depth: Any = 0) -> InterpretedFrame:
     """`sys._getframe(depth)`"""
     return frame_at(it, len(it.world.running) - 1 - depth)
 
 
-def frame_at(it: Machine, place: int) -> Frame:
+def frame_at(it: Machine, place: int) -> InterpretedFrame:
     if place < 0:
         raise Unsupported("looks at the frames of its callers, which are not captured")
     machine = it.world.running[place]
     kept: dict[str, Any] = vars(machine)
     if "kept_frame" not in kept:
-        kept["kept_frame"] = Frame(machine, place)
-    frame: Frame = kept["kept_frame"]
+        kept["kept_frame"] = InterpretedFrame(machine, place)
+    frame: InterpretedFrame = kept["kept_frame"]
     return frame
 
 
 def of_frame(lookup: Lookup) -> Any:
     """`frame.f_code`"""
     frame, name, it = lookup.value, lookup.name, lookup.it
-    if type(frame) is not Frame:
+    if type(frame) is not InterpretedFrame:
         return GO_ON
     running = it.world.running
     if frame.depth >= len(running) or running[frame.depth] is not frame.machine:
@@ -214,7 +193,7 @@ def attribute_of_thread_local(it: Machine, known: Known, name: str) -> Any:
 def change_thread_local(it: Machine, known: Known, name: str, new: Any = MISSING) -> None:
     """`local.name = new`: the head does it."""
     if new is MISSING:
-        attribute_of_thread_local(it, known, name)  # which may raise
+        attribute_of_thread_local(it, known, name)  # raises if there is none
     it.world.store(known.stand_in, name, new)
 
 
@@ -235,13 +214,19 @@ def names_of(it: Machine, *values: Any) -> Any:
     if known.attributes is None or type(known.real).__dir__ is not object.__dir__:
         raise Unsupported(f"calls dir of a {type(value).__name__}, which looks at all of it")
 
-    # the program may have given it a name, or taken one away
-    if own_dict(value).keys() - own_dict(known.real).keys():
+    if has_other_names(value, known):
         raise Unsupported("calls dir of an object that it has changed")
-    for name, was in known.attributes.items():
-        if was is not MISSING and name not in own_dict(value) and not is_full(value, name):
-            raise Unsupported("calls dir of an object that it has changed")
     return names_outside(it, known.real, known.source)
+
+
+def has_other_names(value: Any, known: Known) -> bool:
+    """Has the program given a name to an object from outside, or taken one away?"""
+    if own_dict(value).keys() - own_dict(known.real).keys():
+        return True
+
+    attributes = known.attributes or {}
+    read = [name for name, was in attributes.items() if was is not MISSING]
+    return any(name not in own_dict(value) and not is_full(value, name) for name in read)
 
 
 def names_outside(it: Machine, value: Any, source: Source) -> list[str]:
@@ -288,7 +273,6 @@ FUNCTIONS |= {
     locals: local_variables,
     globals: global_variables,
     dir: names_of,
-    GlobalVariables.get: get_variable,
     sys._getframe: frame_above,
     threading.get_ident: thread_ident,
     threading.current_thread: current_thread,

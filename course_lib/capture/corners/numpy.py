@@ -3,7 +3,7 @@
 In:  `numpy.sqrt(8)`, `numpy.float32(2)` as an argument, `x.numpy()`, `torch.from_numpy(array)`, an array from outside.
 Out: of constants what NumPy gives, now; a number that is an input of the graph; an `Array` whose memory a tensor of the graph has.
 
-`arrays.py` has the arrays and their operators, `numpy_rules.py` the tables of functions.
+`arrays.py` has the arrays and their operators, `numpy_functions.py` the functions, `numpy_rules.py` the tables of both.
 In PyTorch: `NumpyNdarrayVariable` in `torch/_dynamo/variables/tensor.py`, `NumpyVariable` in `variables/misc.py`.
 """
 
@@ -25,7 +25,7 @@ from course_lib.capture.attributes.tensors import CLASS_OF
 from course_lib.capture.calls.dispatch import CallRule, register
 from course_lib.capture.calls.tables import FUNCTIONS, TYPES
 from course_lib.capture.classes import is_a
-from course_lib.capture.corners import arrays
+from course_lib.capture.corners import arrays, numpy_functions
 from course_lib.capture.corners.arrays import Array, Number, refuse
 from course_lib.capture.corners.numpy_rules import METHODS, NUMPY_DTYPES, TORCH_DTYPES
 from course_lib.capture.corners.torch_functions import new_tensor, tensor_of
@@ -41,7 +41,7 @@ from course_lib.capture.world import World
 if TYPE_CHECKING:
     from course_lib.capture.machine import Machine
 
-NUMBERS = (np.integer, np.floating, np.bool_)
+NUMPY_NUMBERS = (np.integer, np.floating, np.bool_)
 HELPERS["as_tensor"] = torch.as_tensor
 
 
@@ -84,7 +84,7 @@ def input_of(world: World, value: Any, source: Source) -> torch.Tensor:
 
 
 def array(world: World, value: Any, source: Source) -> Any:
-    """An array from outside. (Of one that torch cannot take, nothing is known.)"""
+    """An array from outside. One that torch cannot take is opaque."""
     plain = value.dtype in TORCH_DTYPES and value.flags.writeable
     if not plain or min(value.strides, default=0) < 0:
         return world.opaque(value, source)
@@ -122,7 +122,7 @@ def is_of_numpy(it: Machine, function: Any) -> bool:
     if cls is np.ufunc or cls is DISPATCHER:
         return True
     if is_a(function, type):
-        is_number = issubclass(function, NUMBERS) and function.__module__ == "numpy"
+        is_number = issubclass(function, NUMPY_NUMBERS) and function.__module__ == "numpy"
         return is_number or function in CLASSES
     if cls not in FUNCTION_TYPES:
         return False
@@ -147,7 +147,7 @@ def call_numpy(it: Machine, function: Any, args: list[Any], kwargs: dict[str, An
     )
     if constant or (of_number and all_known([args, kwargs])):
         return frames.call(None, arrays.run_now, function, args, kwargs)
-    return frames.call(None, arrays.call, function, args, kwargs)
+    return frames.call(None, numpy_functions.call, function, args, kwargs)
 
 
 def all_known(value: Any) -> bool:
@@ -214,23 +214,23 @@ def of_bound(bound: Any, owner: Array, args: Any, kwargs: dict[str, Any]) -> Any
 
 
 def call_method_of_data(owner: Any, name: str, args: list[Any], kwargs: dict[str, Any]) -> Any:
-    """Of an array whose data only the graph knows."""
+    """`array.name(...)`, of an array whose data only the graph knows."""
     if name == "astype":
-        return arrays.astype(owner, *args, **kwargs)
+        return numpy_functions.astype(owner, *args, **kwargs)
     if name == "fill" and len(args) == 1:
         owner.assign(..., args[0], "unsafe")
         return None
     if name == "flatten" and not args and not kwargs:
         return Array(tensor=owner.as_tensor().reshape(-1).clone())
     if name in ("clip", "round"):
-        return arrays.SPECIAL[name](owner, *args, **kwargs)
+        return numpy_functions.SPECIAL[name](owner, *args, **kwargs)
     if name in ("conj", "conjugate"):
         return arrays.compute(np.conjugate, [owner])
     if name in ("item", "tolist") and type(owner) is Number and not args:
         return owner.in_python().item()
     if name not in METHODS:
         refuse(f"calls the method {name} of an array whose data only the graph knows")
-    return arrays.call(getattr(np, name), [owner, *args], kwargs)
+    return numpy_functions.call(getattr(np, name), [owner, *args], kwargs)
 
 
 # ---- attributes --------------------------------------------------------------------------------------
@@ -258,25 +258,19 @@ def of_array(lookup: Lookup) -> Any:
     return frames.call(None, read, value, name)
 
 
+NOW = "shape dtype ndim size itemsize nbytes strides T real imag".split()
+"""Attributes of an array of constants that NumPy gives now."""
+
+
 def attribute_now(value: Array, name: str) -> Any:
-    if name not in (
-        "shape",
-        "dtype",
-        "ndim",
-        "size",
-        "itemsize",
-        "nbytes",
-        "strides",
-        "T",
-        "real",
-        "imag",
-    ):
+    """Of an array of constants."""
+    if name not in NOW:
         refuse(f"reads the attribute '{name}' of an array of NumPy")
     return arrays.given(getattr(value.in_python(), name), [value])
 
 
 def attribute_of_data(value: Any, name: str) -> Any:
-    """Of data that only the graph knows."""
+    """`value.name`, of an array or a number whose data only the graph knows."""
     if name == "dtype":
         return value.dtype
     if name == "itemsize":
@@ -290,9 +284,8 @@ def attribute_of_data(value: Any, name: str) -> Any:
         size = functools.reduce(operator.mul, shape, 1)
         return size if name == "size" else size * value.dtype.itemsize
     if name == "T":
-        return (
-            Array(tensor=value.shared().permute(list(range(len(shape)))[::-1])) if shape else value
-        )
+        backwards = list(range(len(shape)))[::-1]
+        return Array(tensor=value.shared().permute(backwards)) if shape else value
     if name == "real" and value.dtype.kind != "c":
         return value
     refuse(f"reads the attribute '{name}' of an array of NumPy")
@@ -302,18 +295,27 @@ def attribute_of_data(value: Any, name: str) -> Any:
 
 
 def numpy_of_tensor(builder: GraphBuilder, operation: Operation) -> Any:
-    """`x.numpy()`: an array with the memory of the tensor. (Of one that needs a gradient torch gives none.)"""
-    if operation.name != "numpy" or not operation.is_on_tensor:
+    """`x.numpy()`: an array with the memory of the tensor. (torch refuses a tensor that needs a gradient.)"""
+    if operation.name != "numpy" or not operation.is_on_tensor or builder.inference:
         return GO_ON
+    if len(operation.args) > 1 or operation.kwargs:
+        return GO_ON
+
     tensor = operation.args[0]
-    plain = len(operation.args) == 1 and not operation.kwargs
     with torch._C.DisableTorchFunction():
-        plain = plain and tensor.device.type == "cpu" and tensor.dtype in NUMPY_DTYPES
-        plain = plain and not (tensor.requires_grad or tensor.is_conj() or tensor.is_neg())
-        plain = plain and not torch._C._functorch.is_functorch_wrapped_tensor(tensor)
-    if not plain or builder.inference:
-        return GO_ON
+        if not has_memory_for_numpy(tensor):
+            return GO_ON
     return Array(tensor=builder.call("detach", [tensor]))
+
+
+def has_memory_for_numpy(tensor: torch.Tensor) -> bool:
+    """Does eager's `tensor.numpy()` give an array?"""
+    if tensor.device.type != "cpu" or tensor.dtype not in NUMPY_DTYPES:
+        return False
+    if tensor.requires_grad or torch._C._functorch.is_functorch_wrapped_tensor(tensor):
+        return False
+    # `x.conj()` and `x.conj().imag` are marks on memory that has other numbers
+    return not tensor.is_conj() and not tensor.is_neg()
 
 
 def with_numbers(builder: GraphBuilder, operation: Operation) -> Any:
@@ -442,7 +444,7 @@ CLASS_OF |= dict.fromkeys((Array, Number), lambda value: value.numpy_class())
 BY_TYPE |= WRITERS
 OF_TYPE[np.ndarray] = array
 for cls in {*np.sctypeDict.values()}:
-    if issubclass(cls, NUMBERS):
+    if issubclass(cls, NUMPY_NUMBERS):
         OF_TYPE[cls] = number
         BY_TYPE[cls] = write_name
 for known in TORCH_DTYPES:

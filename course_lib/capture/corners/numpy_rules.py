@@ -35,9 +35,10 @@ NUMPY_DTYPES = {ours: theirs for theirs, ours in TORCH_DTYPES.items()}
 
 @dataclass(frozen=True)
 class Elementwise:
-    """One of NumPy's ufuncs in torch. `kinds`: of the dtypes in which it computes, those where both agree.
+    """One of NumPy's ufuncs in torch.
 
-    `takes_numbers`: may an operand be a number? (Else a number becomes a tensor first.)
+    kinds: the kinds of dtypes in which NumPy and torch give the same.
+    takes_numbers: may an operand of torch's function be a number? If not, a number becomes a tensor first.
     """
 
     function: Callable[..., Any]
@@ -295,7 +296,7 @@ def ones_like(x: torch.Tensor) -> Any:
 
 
 def dot(x: torch.Tensor, y: torch.Tensor) -> Any:
-    """Of one and of two dimensions: `numpy.dot` of more is no product of matrices."""
+    """`numpy.dot` of one or two dimensions. With more it is no product of matrices."""
     if not 1 <= x.ndim <= 2 or not 1 <= y.ndim <= 2:
         raise TypeError("of more than two dimensions")
     return torch.matmul(x, y)

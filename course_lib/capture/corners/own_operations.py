@@ -38,14 +38,14 @@ if TYPE_CHECKING:
 TORCHS = "aten", "prims", "prim", "quantized", "course_lib", "inductor", "profiler", "higher_order"
 """Namespaces of operators that are not the user's."""
 FORWARD, BACKWARD = ("forward", "setup_context"), ("backward", "vjp", "jvp")
-HINT = "keep its code to tensors and constants, or call it outside the compiled function"
+WHAT_TO_DO = "keep its code to tensors and constants, or call it outside the compiled function"
 KERNEL = re.compile(
     r"^(?!Meta|FuncTorch|debug|name|schema)([\w\[\]]+): registered at (.*?):\d+ ::", re.M
 )
 """A line of `_dispatch_dump`: a dispatch key, and the file whose code was registered for it."""
 
 TORCHS_APPLY = inspect.getattr_static(torch.autograd.Function, "apply")
-METHODS = types.MethodType, types.BuiltinMethodType
+METHOD_TYPES = types.MethodType, types.BuiltinMethodType
 """What `cls.apply` is: a method written in Python, and since torch 2.14 one written in C."""
 
 
@@ -54,7 +54,7 @@ METHODS = types.MethodType, types.BuiltinMethodType
 
 def is_autograd_apply(it: Machine, function: Any) -> bool:
     """Is this `cls.apply` of an `autograd.Function`, torch's own?"""
-    if type(function) not in METHODS:
+    if type(function) not in METHOD_TYPES:
         return False
 
     cls = function.__self__
@@ -130,7 +130,7 @@ def wants_gradient(args: Any) -> bool:
 def refuse(name: str, found: Outside) -> None:
     problem = found.effect or next(iter(found.reads), "")
     if problem:
-        raise Unsupported(f"calls {name}, whose code {problem}", HINT)
+        raise Unsupported(f"calls {name}, whose code {problem}", WHAT_TO_DO)
 
 
 def guard(it: Machine, name: str, found: Outside) -> None:
@@ -144,7 +144,9 @@ def guard(it: Machine, name: str, found: Outside) -> None:
             and repr(value) == repr(seen)
         )
         if value is not seen and not same:
-            raise Unsupported(f"calls {name}, whose code reads {place.name}, changed before", HINT)
+            raise Unsupported(
+                f"calls {name}, whose code reads {place.name}, changed before", WHAT_TO_DO
+            )
 
 
 def outside_value(place: Name) -> Any:
@@ -188,7 +190,7 @@ def call_own_operator(it: Machine, function: Any, args: list[Any], kwargs: dict[
 
     # With `fullgraph=True` the operator stands in the graph all the same, unless torch would run the user's code right now.
     if problem and (not it.world.fullgraph or any(map(runs_in_capture, overloads))):
-        raise Unsupported(f"calls the operator {function}, {problem}", HINT)
+        raise Unsupported(f"calls the operator {function}, {problem}", WHAT_TO_DO)
 
     builder = it.world.builder
     result = builder.call(function, args, kwargs)
@@ -320,7 +322,7 @@ def refuse_impure(it: Machine, function: Any, constants: bool, source: Source | 
     if not why and constants and source and has_changed(it.world):
         why = "is run now or not, which only its cache knows"
     if why:
-        raise Unsupported(f"calls {name_of(function)}, whose code {why}", HINT)
+        raise Unsupported(f"calls {name_of(function)}, whose code {why}", WHAT_TO_DO)
 
 
 def ask_cache(

@@ -33,7 +33,7 @@ from course_lib.frames import newer
 if TYPE_CHECKING:
     from course_lib.capture.machine import Machine
 
-LEVELS = {
+LOG_LEVELS = {
     logging.Logger.debug: logging.DEBUG,
     logging.Logger.info: logging.INFO,
     logging.Logger.warning: logging.WARNING,
@@ -153,7 +153,9 @@ def named_tuple(it: Machine, *args: Any, **kwargs: Any) -> Any:
 
 
 FUNCTIONS[collections.namedtuple] = named_tuple
-FUNCTIONS |= {function: functools.partial(log_nothing, level) for function, level in LEVELS.items()}
+FUNCTIONS |= {
+    function: functools.partial(log_nothing, level) for function, level in LOG_LEVELS.items()
+}
 FUNCTIONS |= {logging.getLogger: logger_of_name, logging.Logger.getEffectiveLevel: level_of}
 OPAQUE_ATTRIBUTES |= dict.fromkeys((logging.Logger, logging.RootLogger), attribute_of_logger)
 FUNCTIONS |= {logging.Logger.log: log_at, logging.Logger.isEnabledFor: is_enabled}

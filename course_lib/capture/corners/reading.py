@@ -27,7 +27,7 @@ from course_lib.capture.operations import REACH_AROUND
 from course_lib.capture.stand_ins.slots import is_full
 from course_lib.capture.values import CONSTANT_TYPES
 
-RANDOM = set(
+DRAWS_NUMBERS = set(
     """rand randn randint randperm rand_like randn_like randint_like bernoulli bernoulli_ normal normal_ multinomial poisson
     uniform_ random_ exponential_ geometric_ cauchy_ log_normal_ dropout dropout_ dropout1d dropout2d dropout3d alpha_dropout
     feature_dropout feature_alpha_dropout rrelu rrelu_ gumbel_softmax fractional_max_pool2d fractional_max_pool3d
@@ -211,7 +211,7 @@ class Reader:
         """`value.name`, of a value of which nothing is known but that a tensor or Python's own types may have such a name."""
         if name == "data" and not self.role.raises:
             self.found.effects.append("uses .data, by which it may change a tensor of forward")
-        elif name in RANDOM:
+        elif name in DRAWS_NUMBERS:
             self.found.random.append(f"draws random numbers ({name})")
         elif name in STATE_OF_TENSORS and not (self.role.kernel and name in LEADING_OUT):
             self.found.effects.append(f"uses .{name}")
@@ -246,7 +246,7 @@ class Reader:
             place += 1
 
     def variable(self, name: str, is_global: bool) -> Any:
-        """The value of a name. MISSING: of a variable of this function's own, or there is none."""
+        """The value of a name; MISSING if it is a local variable of this function, or if there is none."""
         if is_global:
             return self.function.__globals__.get(name, getattr(builtins, name, MISSING))
         free = self.function.__code__.co_freevars
@@ -266,7 +266,7 @@ class Reader:
             self.found.functions.append(name)
             inner = Role(False, self.role.kernel, self.role.raises)
             read(value, inner, self.found)
-        elif getattr(value, "__name__", "") in RANDOM and is_operation(value):
+        elif getattr(value, "__name__", "") in DRAWS_NUMBERS and is_operation(value):
             self.found.random.append(f"draws random numbers ({name.name})")
         elif is_harmless(value):
             pass

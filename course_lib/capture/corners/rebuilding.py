@@ -101,18 +101,20 @@ def write_cell(head: Rebuilder, cell: types.CellType) -> str:
 
 
 def write_generator(head: Rebuilder, generator: Any) -> str:
-    """A generator of the interpreted program: a new one that has come as far."""
+    """A generator of the interpreted program: the head makes a new one and runs it to the same `yield`."""
     has_ended = generator.gi_frame is None
     if has_ended:
+        # a generator that gives nothing
         return head.assign("(_ for _ in ())")
 
+    # It is really a generator of the interpreter's own method `Machine.generator`, whose `self` interprets the program's.
     it = generator.gi_frame.f_locals.get("self")
     is_ours = generator.gi_code is Machine.generator.__code__
     if generator.gi_running or not is_ours or it.handling is not None:
         raise Unsupported("a generator is alive here, which cannot be made anew")
 
     has_started = it.next > it.made
-    # A POP_TOP follows the instruction that makes it.
+    # Where it goes on. The instruction that makes a generator is followed by a POP_TOP.
     offset = it.program[it.next - 1 if has_started else it.made + 1].offset
     refuse_early_end(head, it, offset)
 

@@ -1,4 +1,4 @@
-"""Arguments that eager's kernels refuse, though fake tensors take them: dtypes, numbers, and memory that do not go together.
+"""Arguments that eager's kernels refuse, though fake tensors take them: dtypes, numbers or memory that do not go together.
 
 In:  an operation that has run on fake tensors.
 Out: `Unsupported` where a rehearsal on real tensors of zeros raises: the operation then runs in eager, which says what is wrong.
@@ -20,24 +20,29 @@ from course_lib.capture.sources import Unsupported
 from course_lib.capture.world import World, listeners
 from course_lib.written import quiet
 
-LARGE = 10**6  # Elements: too many to run an operation only to hear if it is refused
+LARGE = 10**6
+"""Elements: with more, an operation is too slow to be run only to see if it is refused."""
 
 
 def listen(
     world: World, function: Any, args: Any, kwargs: dict[str, Any], result: Any, caught: list[Any]
 ) -> None:
-    """Rehearse what looks as if eager would refuse it."""
+    """Rehearse an operation that eager may refuse. Raises Unsupported if it does."""
     leaves = tree_leaves((args, kwargs))
     tensors = [leaf for leaf in leaves if isinstance(leaf, torch.Tensor)]
-    if not tensors or any(not is_plain(tensor) for tensor in tensors):
+    if not tensors or not all(map(is_plain, tensors)):
         return
+
     made = [leaf for leaf in tree_leaves(result) if isinstance(leaf, torch.Tensor)]
     written = tree_leaves(kwargs.get("out")) + [x for x in made if any(x is t for t in tensors)]
-    if not (mixed(tensors) or too_large(leaves, [*tensors, *made]) or shared(written, tensors)):
-        return
-    if sum(map(elements, tensors)) > LARGE:
-        return
-    random = global_state.random()
+    suspicious = mixed(tensors) or too_large(leaves, [*tensors, *made]) or shared(written, tensors)
+    if suspicious and sum(map(elements, tensors)) <= LARGE:
+        rehearse(function, args, kwargs)
+
+
+def rehearse(function: Any, args: Any, kwargs: dict[str, Any]) -> None:
+    """Run an operation on real tensors of zeros. Raises Unsupported if it raises."""
+    restore_random = global_state.random()
     memory: dict[int, torch.Tensor] = {}
     try:
         with torch._C.DisableTorchFunction(), torch.no_grad(), quiet():
@@ -48,7 +53,7 @@ def listen(
         why = f"eager refuses these arguments of {name}: {str(error).splitlines()[0]}"
         raise Unsupported(why, "it raises in eager too") from None
     finally:
-        random()
+        restore_random()
 
 
 def is_plain(tensor: torch.Tensor) -> bool:
@@ -70,32 +75,44 @@ def too_large(leaves: list[Any], tensors: list[torch.Tensor]) -> bool:
 
 
 def holds(dtype: torch.dtype, number: float) -> bool:
+    """Does torch take this number beside a tensor of this dtype?"""
     if dtype is torch.bool or dtype.is_complex or not math.isfinite(number):
-        return not isinstance(number, int) or -(2**63) <= number < 2**63
+        # any float, and each integer that 64 bits can hold
+        return type(number) is float or -(2**63) <= number < 2**63
     info = torch.finfo(dtype) if dtype.is_floating_point else torch.iinfo(dtype)
     return info.min <= number <= info.max
 
 
 def shared(written: list[Any], tensors: list[torch.Tensor]) -> bool:
-    """Is a tensor written to in memory that another one shows at other places, or whose elements it shows twice?"""
-    for x in written:
-        if not isinstance(x, torch.Tensor):
-            continue
-        sizes, strides, _ = where = place_of(x)
-        if any(stride == 0 and size != 1 for size, stride in zip(sizes, strides, strict=True)):
-            return True
-        memory = x.untyped_storage()._cdata
-        for other in tensors:
-            same = other is not x and other.untyped_storage()._cdata == memory
-            if same and place_of(other) != where:
-                return True
-    return False
+    """Does a write change elements that another tensor shows at other places, or that its own tensor shows twice?"""
+    tensors_written = [x for x in written if isinstance(x, torch.Tensor)]
+    return any(
+        shows_twice(x) or any(overlaps(x, other) for other in tensors) for x in tensors_written
+    )
+
+
+def shows_twice(tensor: torch.Tensor) -> bool:
+    """Is it expanded, so that several of its elements are one in memory?"""
+    sizes, strides, _ = place_of(tensor)
+    return any(stride == 0 and size != 1 for size, stride in zip(sizes, strides, strict=True))
+
+
+def overlaps(tensor: torch.Tensor, other: torch.Tensor) -> bool:
+    """Does another tensor show the same memory in another way?"""
+    if other is tensor:
+        return False
+    memory, other_memory = tensor.untyped_storage(), other.untyped_storage()
+    return memory._cdata == other_memory._cdata and place_of(other) != place_of(tensor)
 
 
 def real(leaf: Any, memory: dict[int, torch.Tensor]) -> Any:
-    """A real tensor of zeros like a fake one, in memory that is shared alike; a number for a size."""
+    """A real tensor of zeros like a fake one; a number for a symbolic size; anything else itself.
+
+    `memory`: by the fake memory, the real one. So two tensors share memory if the fake ones do.
+    """
     if not isinstance(leaf, torch.Tensor):
         return known(leaf)
+
     storage = leaf.untyped_storage()
     if storage._cdata not in memory:
         memory[storage._cdata] = torch.zeros(known(storage.nbytes()), dtype=torch.uint8)
@@ -105,7 +122,7 @@ def real(leaf: Any, memory: dict[int, torch.Tensor]) -> Any:
 
 
 def known(number: Any) -> Any:
-    """The number that a symbolic one is in this call. (Nothing is guarded: the answer holds for any.)"""
+    """The value that a symbolic number has in this call. It leaves no guard, for an operation is refused for each value."""
     return number.node.hint if isinstance(number, (torch.SymInt, torch.SymFloat)) else number
 
 

@@ -23,7 +23,7 @@ from course_lib.capture.sources import Unsupported
 if TYPE_CHECKING:
     from course_lib.capture.machine import Machine
 
-FEW = 1000  # Elements of a constant
+MOST_ELEMENTS = 1000  # Elements of a constant
 MAKERS = {
     torch.arange,
     torch.tensor,
@@ -48,7 +48,7 @@ def equal(it: Machine, x: Any, y: Any) -> Any:
 
 def constant(builder: GraphBuilder, tensor: torch.Tensor) -> torch.Tensor | None:
     """The data of a tensor that is made of numbers alone and was never written to, None of any other."""
-    if tensor.numel() > FEW or tensor._version or not builder.is_own(tensor):
+    if tensor.numel() > MOST_ELEMENTS or tensor._version or not builder.is_own(tensor):
         return None
     node = builder.node_of(tensor)
     if node.target not in MAKERS or node.all_input_nodes:
@@ -101,7 +101,8 @@ def data_assigned(it: Machine, tensor: torch.Tensor, new: Any) -> None:
     node = builder.last_node
     assert node is not None
     node.meta["needs_eager"] = "a tensor is given other memory (`x.data = ...`)"
-    # no version tells of it
+
+    # a write that the tensor's version does not count
     builder.unseen += 1
     builder.untracked = True
 

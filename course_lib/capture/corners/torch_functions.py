@@ -29,7 +29,7 @@ from course_lib.capture.values import tensors_in
 if TYPE_CHECKING:
     from course_lib.capture.machine import Machine
 
-LEVELS = "torch._C._functorch", "torch._functorch.predispatch"
+MODULES_OF_LEVELS = "torch._C._functorch", "torch._functorch.predispatch"
 """Modules of what vmap and grad do to tensors, and of the levels at which they do it."""
 
 
@@ -114,7 +114,7 @@ FUNCTIONS[sys.modules["torch.optim.optimizer"]._get_value] = value_of_step
 
 def is_of_levels(it: Machine, function: Any) -> bool:
     """Does the function belong to `torch.vmap` or `torch.func.grad`?"""
-    return getattr(function, "__module__", "") in LEVELS
+    return getattr(function, "__module__", "") in MODULES_OF_LEVELS
 
 
 def call_of_levels(it: Machine, function: Any, args: list[Any], kwargs: dict[str, Any]) -> Any:

@@ -34,22 +34,28 @@ def listen(
     world: World, function: Any, args: Any, kwargs: dict[str, Any], result: Any, caught: list[Any]
 ) -> None:
     """Take down what an operation of torch's warns of."""
-    found = [w for w in caught if IN_KERNELS in str(w.message) or is_ours(w.filename)]
     name = getattr(function, "__name__", "").strip("_")
-    key, before = (world.builder.location, name), world.shapes.history.heard
+    # fake tensors have nothing to cast, or to count: a few operations warn only of real ones
     rehearsed = name in SPREADS or (name in CASTS and casts_complex(args, result))
+
     found = [w for w in caught if IN_KERNELS in str(w.message) or is_ours(w.filename)]
-    found += rehearse(function, args, kwargs) if rehearsed else []
-    if not found and key not in before:
+    if rehearsed:
+        found += rehearse(function, args, kwargs)
+
+    # torch may have warned in an earlier capture of this line, and be silent now
+    heard = world.shapes.history.heard
+    operation = world.builder.location, name
+    if not found and operation not in heard:
         return
+
     always = torch.is_warn_always_enabled()
     world.assume(FRAME, "state", SwitchIs("torch.is_warn_always_enabled", always))
     if found:
         again = rehearse(function, args, kwargs) if rehearsed else []
         again += run_again(world, function, args, kwargs)
         loud = {str(w.message) for w in again}
-        before[key] = [warned(world, w, str(w.message) in loud, (args, kwargs)) for w in found]
-    world.warned += before[key]
+        heard[operation] = [warned(world, w, str(w.message) in loud, (args, kwargs)) for w in found]
+    world.warned += heard[operation]
     world.builder.loud = True
 
 
@@ -74,13 +80,7 @@ def run_again(world: World, function: Any, args: Any, kwargs: dict[str, Any]) ->
     tensors = [leaf for leaf in tree_leaves((args, kwargs)) if isinstance(leaf, torch.Tensor)]
     if any(tensor._version for tensor in tensors) or "out" in kwargs:
         return []
-    with (
-        warnings.catch_warnings(record=True) as caught,
-        torch._C.DisableTorchFunction(),
-        torch._C._EnablePythonDispatcher(),
-        world.shapes.mode,
-    ):
-        warnings.simplefilter("always")
+    with world.builder.fake_world() as caught:
         function(*args, **kwargs)
     return list(caught)
 

@@ -82,7 +82,7 @@ class Containers(Machine):
         tells_length = any(is_a(length, FunctionType) for length in lengths)
         if tells_length and is_users(type(value)):
             self.look_into(value)
-            self.native(target.extend, value)  # which asks the object how long it is
+            self.native(target.extend, value)  # it calls the object's `__len__`, as CPython does
         else:
             target.extend(self.unpacked(value, "Value after * must be an iterable, not {}"))
 

@@ -32,8 +32,8 @@ class Exceptions(Machine):
             cause = given[1]
             error.__cause__ = self.call(cause) if is_a(cause, type) else cause
 
-        # CPython links an exception to the one that is being handled, and ties no ring. So it is raised while that
-        # one is handled here, too.
+        # CPython sets the error's `__context__` to the exception that is being handled, and avoids a circle of such links. It
+        # does the same here, where the error is raised while that exception is handled.
         before = error if self.handling is None else self.handling
         if self.world.is_opaque(before):
             before = error

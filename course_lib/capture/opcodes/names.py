@@ -183,12 +183,12 @@ class Names(Machine):
     # ---- imports ---------------------------------------------------------------------------------
 
     def IMPORT_NAME(self, instruction: Instruction) -> None:
-        """`import name`, inside a function: only what is there already, for an import runs code."""
+        """`import name`, inside a function: of a module that is loaded already, for a first import runs code."""
         level, parts = self.popn(2)
         package = self.globals.get("__package__") or self.globals.get("__name__", "")
         name = importlib.util.resolve_name("." * level + instruction.arg, package)
 
-        # which may be another part of torch that is wanted for the first time
+        # A part of torch may be imported here for the first time. Its code has no effect on the program.
         if name.startswith("torch."):
             frames.call(None, __import__, name, None, None, parts or ())
         if not is_imported(name, parts or ()):

@@ -147,18 +147,20 @@ def item(world: World, outside: Container, place: int, key: Any) -> Any:
 
 
 def sequence(world: World, outside: Container, keys: tuple[Any, ...]) -> Known:
-    """A list or a deque. It is known before its items, which may hold it."""
+    """A list or a deque. It becomes known before its items are wrapped, for one of them may hold it."""
     cls, base, obj = type(outside.obj), outside.base, outside.obj
     made: Any = cls(maxlen=obj.maxlen) if base is collections.deque else base.__new__(cls)
     known = world.know(made, obj, outside.source)
     for place, key in enumerate(keys):
         base.append(made, item(world, outside, place, key))
+
+    # compared at the end: what differs is a side effect
     known.before = list(base.__iter__(made))
     return known
 
 
 def mapping(world: World, outside: Container, keys: tuple[Any, ...], named: bool) -> Known:
-    """A dict of some kind. It is known before its items, which may hold it."""
+    """A dict of some kind. It becomes known before its items are wrapped, for one of them may hold it."""
     base, obj, source = outside.base, outside.obj, outside.source
     made: Any = base.__new__(type(obj))
     if base is collections.defaultdict:
@@ -169,6 +171,8 @@ def mapping(world: World, outside: Container, keys: tuple[Any, ...], named: bool
         # A key that can be written down stands for itself. Another one is an object from outside, at a place of its own.
         kept = key if named else world.wrap(key, outside.key_source(place))
         base.__setitem__(made, kept, item(world, outside, place, key))
+
+    # compared at the end: what differs is a side effect
     known.before = dict(base.items(made))
     return known
 

@@ -48,7 +48,7 @@ class Functions(Instances):
         for place, base in enumerate(cls.__mro__):
             for name, found in base.__dict__.items():
                 if function in functions_of(found).values():
-                    # that the classes before it have none counts, too
+                    # a guard on this class, and on those before it, which have no such name
                     for at, above in enumerate(cls.__mro__[: place + 1]):
                         self.see(above, source.attr("__mro__").item(at), name)
                     self.wrap_functions(found, cls, source, name)

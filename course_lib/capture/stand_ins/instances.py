@@ -66,7 +66,7 @@ class Instances(Assumptions):
         return True
 
     def _fill_slot(self, known: Known, attributes: dict[str, Any], name: str) -> bool:
-        """Fill a slot; that it is empty, or that there is none of the name, is guarded."""
+        """Fill a slot. If it is empty, or there is none of this name, leave a guard for that."""
         real = known.real
         slot = member_of(type(real), name)
         attributes[name] = MISSING

@@ -51,15 +51,17 @@ class Remaining:
                 )
 
         at = self.taken
-        self.taken = min(at, len(self.items)) + 1
         if at < len(self.items):
+            self.taken = at + 1
             return self.world.wrap(self.items[at], self.source.item(at))
 
+        # One more than there are: the head then asks the real one for its end, too.
+        self.taken = len(self.items) + 1
         self.world.assume(self.source, "length", LengthIs(len(self.items)))
         raise StopIteration
 
     def is_used(self, part: Any) -> bool:
-        """Has the program taken from, or changed, what the items come from?"""
+        """Has the program itself taken items from `part`, or changed it? `part`: a list, or another iterator, under this one."""
         known = self.world.stand_ins.get(id(part))
         if not known:
             return False
@@ -70,7 +72,10 @@ class Remaining:
 
 
 def upcoming(real: Any, parts: list[Any]) -> list[Any]:
-    """What an iterator is going to give; guards ask, so nothing is taken from it. `parts` gets what it takes its items from."""
+    """What an iterator is going to give. Nothing is taken from it, for guards ask at each call.
+
+    To `parts` is added what it takes its items from.
+    """
     make, args, *state = real.__reduce__()
     parts += args
     if any(hasattr(arg, "__next__") and type(arg) not in ITERATORS for arg in args):

@@ -39,16 +39,18 @@ def solid_base(cls: type) -> Any:
 
 @functools.lru_cache(256)
 def can_copy(cls: Any) -> bool:
-    """May an instance be copied attribute by attribute? Classes written in Python, whose copies nobody notices."""
-    bases = [
-        base for base in cls.__mro__ if base is not logging.LoggerAdapter
-    ]  # a pair of attributes
+    """May an instance be copied attribute by attribute? Its class must be written in Python, and must not notice the copy."""
+    # an adapter is a plain pair of attributes, though it comes from a module in HANDLES
+    bases = [base for base in cls.__mro__ if base is not logging.LoggerAdapter]
     if any(base.__module__.split(".")[0] in HANDLES for base in bases):
         return False
-    # its own code, which runs natively, would meet the copy
+
+    # code of torch that is not interpreted would be given the copy
     below = f"{cls.__module__}.".startswith(BELOW_TORCH)
     if below and not issubclass(cls, torch.nn.Module):
         return False
+
+    # `__del__` would run for the copy, too
     if hasattr(cls, "__del__") or issubclass(cls, (BaseException, types.ModuleType, type)):
         return False
     return cls is types.SimpleNamespace or classes.makes_bare(solid_base(cls), cls)

@@ -32,7 +32,7 @@ from course_lib.capture.sources import Source
 if TYPE_CHECKING:
     from course_lib.capture.world import World
 
-FOLLOWED = (torch.Tensor, torch.nn.Parameter, torch.nn.Buffer)
+PLAIN_TENSORS = (torch.Tensor, torch.nn.Parameter, torch.nn.Buffer)
 """Classes of tensors that become fakes; of a subclass nothing is known."""
 
 
@@ -42,7 +42,7 @@ def tensor(world: World, obj: Any, source: Source) -> Any:
         return GO_ON
 
     with torch._C.DisableTorchFunction():  # what we ask of it is no part of the program
-        plain = type(obj) in FOLLOWED and obj.layout is torch.strided
+        plain = type(obj) in PLAIN_TENSORS and obj.layout is torch.strided
         if not plain or obj.is_quantized or obj.is_nested:
             return world.opaque(obj, source)
         fake = world.shapes.fake(obj, source)

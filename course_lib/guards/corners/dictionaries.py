@@ -44,7 +44,10 @@ OF_THE_OBJECT = (Is, Equals, SameObject, AnotherObject)
 
 @shortcut
 def until_a_dictionary_changes(guards: Sequence[Guard], names: Names) -> str | None:
-    """Two functions; None where no guard of these lasts."""
+    """The source of a check that asks some guards only after a dictionary has changed; None if it could skip no guard.
+
+    `check` asks the other guards at each call, and whether a dictionary has changed. If so, `again` asks the guards that lasted.
+    """
     if not has_dict_versions():
         return None
 
@@ -60,7 +63,7 @@ def until_a_dictionary_changes(guards: Sequence[Guard], names: Names) -> str | N
     holders = paths.holders(again.variables)
     again.lines.append(f"return note(noted, *({', '.join(to_note(holders, lasting, again))}))")
 
-    # what `again` notes begins at these, and each call may bring others
+    # The paths that `again` notes begin at these objects. A call may come with others, so the check compares them.
     roots = [check.variable(root) for root in holders.values() if not paths.stays(root)]
     arguments = ", ".join((FUNCTION, *names.parameters))
     unchanged = f"unchanged({', '.join(['noted', *roots])})"
@@ -69,8 +72,7 @@ def until_a_dictionary_changes(guards: Sequence[Guard], names: Names) -> str | N
 
 
 def to_note(holders: dict[Source, Source], lasting: dict[Guard, None], again: Body) -> list[str]:
-    """The arguments of `note`, in pairs: an object and its `__dict__`, roots first; another dictionary twice; a tensor and
-    how it looks."""
+    """The arguments of `note`, in pairs: an object and its `__dict__` (roots first), a dictionary twice, a tensor and its looks."""
     variables = again.variables
     pairs = [
         (variables.get(holder, holder.expr), variables[path]) for path, holder in holders.items()
@@ -99,7 +101,7 @@ class Paths:
         self.asked_dicts = {guard.source for guard in guards if guard.kind in OF_DICTS}
 
     def guard_lasts(self, guard: Guard) -> bool:
-        """Does it hold until a dictionary on its path changes? (Of tensors: is it there until then?)"""
+        """Does it hold as long as no dictionary on its path changes? (A tensor's looks are asked at each call all the same.)"""
         others = (test.right.source for test in guard.tests if isinstance(test.right, SameAs))
         if not all(map(self.stays, (guard.source, *others))):
             return False
@@ -111,21 +113,21 @@ class Paths:
         return self.tests_last(guard)
 
     def tests_last(self, guard: Guard) -> bool:
-        """Do the answers stay, as long as the object is the same?"""
+        """Are the answers the same as long as the object is the same?"""
         first, *more = guard.tests
         if isinstance(first, TypeIs):
-            # an object may change its class: that is noticed where its `__dict__` is noted, too
+            # An object may be given another class. That is noticed if its `__dict__` is noted.
             is_noted = guard.source.attr("__dict__") in self.asked_dicts and not more
             return first.right in CONSTANTS or is_noted
         return isinstance(first, OF_THE_OBJECT)
 
     def stays(self, path: Source) -> bool:
-        """Is one object there until a dictionary changes that is found on the way?"""
+        """Does the path lead to the same object as long as no dictionary on it changes?"""
         base = path.base
         if base is None or base.module or path.before:
             return False
 
-        # in the `__dict__` of an object, or that itself
+        # an attribute in the `__dict__` of an object, or this `__dict__`
         if path.in_dict or path.is_own_dict:
             return True
         holds_items = self.is_dict(base) or self.types.get(base) is tuple

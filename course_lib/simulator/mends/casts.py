@@ -58,9 +58,11 @@ def saturate() -> None:
 
 
 def from_any(src: Any, new: Any) -> Any:
-    """The numbers of a handle. float8e5's infinity and NaN are numbers of the next power of two on the way to bfloat16."""
+    """The numbers of a handle. From float8e5 to bfloat16 the GPU takes infinity and NaN for numbers of the next power of two."""
     if src.dtype.scalar != tl.float8e5 or new != tl.bfloat16:
         return numbers(src)
+
+    # a float8e5: 1 bit of sign (80), 5 of exponent (7C), 2 of fraction (3)
     fraction = 1 + (src.data & 3) / 4
     beyond = np.where(src.data & 0x80, -65536.0, 65536.0) * fraction
     return np.where((src.data & 0x7C) == 0x7C, beyond, numbers(src))

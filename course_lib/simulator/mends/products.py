@@ -66,8 +66,13 @@ def multiply_scaled() -> None:
 
 
 def scaled(handle: Any, scale: Any, kind: Any, packed: int, across: bool = False) -> Any:
-    """The numbers of an operand, each times the power of two of its group (e8m0: 127 is 1, 255 is NaN)."""
+    """The numbers of an operand, each times the power of two of its group.
+
+    packed: the dimension along which two float4 codes share a byte. across: do groups lie along the rows? (They do for the
+    right operand.)
+    """
     if kind == FORMAT.E2M1:
+        # the low half of a byte comes first; bit 3 of a code is its sign
         codes = np.moveaxis(handle.data, packed, -1)
         both = np.stack([codes & 15, codes >> 4], -1).reshape(*codes.shape[:-1], -1)
         values = np.moveaxis(np.where(both & 8, -1, 1) * E2M1[both & 7], -1, packed)
@@ -76,6 +81,7 @@ def scaled(handle: Any, scale: Any, kind: Any, packed: int, across: bool = False
     if scale is None:
         return values
 
+    # The scales are e8m0: a byte is an exponent, 127 stands for 1, and 255 is NaN.
     codes = scale.data.view(np.uint8).astype(np.int64)
     factor = np.where(codes == 255, np.nan, np.exp2(codes - 127.0))
     if across:

@@ -106,10 +106,13 @@ def combine_lanes() -> None:
 
 
 def unknown(handle: Any) -> bool:
+    """Is there a lane whose value is undefined?"""
     return "undefined" in handle.attr and bool(handle.attr["undefined"].any())
 
 
 def combining(method: Callable[..., Any]) -> Callable[..., Any]:
+    """A reduction or scan: with one undefined lane among its inputs, all lanes of its results are undefined."""
+
     def combined(self: Any, inputs: Any) -> Any:
         results = method(self, inputs)
         if watching.current is not None and any(unknown(x.handle) for x in inputs):

@@ -100,7 +100,7 @@ class CaptureRows:
         reason = as_written(event.problem).reason
         at = self.lists.moment("break", f"the graph ends here: {reason}")
 
-        # The row is there since `add_frames`. Of several with one reason the first that has no moment yet is meant.
+        # `add_frames` has made the row. If several have this reason, it is the first that has no moment yet.
         for row in self.lists.rows["bytecode"]:
             if row.kind == "break" and not row.at and row.text.endswith(reason):
                 row.at = at
@@ -120,14 +120,14 @@ class CaptureRows:
         made_by = instructions_of_nodes(graph, run, self.row_of_run) if run else {}
         for node in graph.nodes:
             self.add_captured_node(node, made_by.get(node), at)
-            # The graph is there as soon as its first node is.
+            # The heading appears together with the first node.
             head.at = min(head.at, self.lists.nodes[node].at)
 
         for node in graph.find_nodes(op="placeholder"):
             self.date_input(node, at)
 
     def add_captured_node(self, node: fx.Node, instruction: Row | None, at: int) -> None:
-        """A captured node came from its instruction; where that is not known, from its line."""
+        """Add the row of a captured node below its instruction. If that is not known, below its line."""
         row = self.lists.add_node("fx", node)
         if instruction:
             row.up = [instruction]
@@ -141,7 +141,7 @@ class CaptureRows:
             row.up = [line] if line else []
 
     def date_input(self, node: fx.Node, at: int) -> None:
-        """No instruction makes an input: it is there once an operation reads it."""
+        """Give an input its moment. No instruction makes it: it appears with the first operation that reads it."""
         row = self.lists.nodes[node]
         users = [self.lists.nodes[user] for user in node.users]
 
@@ -152,8 +152,10 @@ class CaptureRows:
     # ---- graphs that capture did not make -----------------------------------------------------------------
 
     def captured(self, node: fx.Node) -> Row | None:
-        """The row of a captured node. A graph with symbolic sizes is copied for each set of sizes: a node of a copy has the row
-        of the node that it is a copy of."""
+        """The row of a captured node.
+
+        A graph with symbolic sizes is copied for each set of sizes. A node of a copy has the row of its original.
+        """
         if node not in self.lists.nodes:
             for graph in reversed(self.graphs):
                 if outline(graph) == outline(node.graph):

@@ -83,7 +83,7 @@ class Moment:
 
 
 class Lists:
-    """The rows and moments so far, and what one reader must know of what another one found."""
+    """The rows and moments so far, and by event the rows that one reader has made and another one needs."""
 
     def __init__(self) -> None:
         self.rows: dict[str, list[Row]] = {pane: [] for pane in PANES}

@@ -206,8 +206,10 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 
 def takes(**kinds: Kind) -> Callable[[F], F]:
-    """These arguments are looked at before the function begins. TypeError with one sentence if one is of another kind, ValueError
-    if it is a number out of range; what can be read only once is read here."""
+    """Check these arguments before the function begins. An iterator becomes a list, so that it can be read more than once.
+
+    Raises TypeError with one sentence for an argument of another kind, and ValueError for a number out of range.
+    """
 
     def decorate(function: F) -> F:
         parameters = inspect.signature(function)

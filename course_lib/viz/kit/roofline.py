@@ -291,7 +291,7 @@ def labels_of(points: Sequence[Point], spots: Sequence[Spot]) -> list[Label]:
 
 
 def limit(point: Point, bandwidth: float, peak: float) -> str:
-    """What holds this kernel back: neither of the two where it comes to less than a hundredth of both."""
+    """What limits this kernel: memory or arithmetic, or neither if it reaches less than a hundredth of what they allow."""
     if 100 * point.rate < min(peak, point.intensity * bandwidth):
         return "limited by neither"
     return f"limited by {lower(point, bandwidth, peak)}"

@@ -116,15 +116,16 @@ CALLED: WeakKeyDictionary[Any, tuple[str, Location | None]] = WeakKeyDictionary(
 
 
 def calling() -> tuple[str, Location | None]:
-    """Asked while something is compiled: what `cl.compile` was given, if that is what runs, and the line of the program that
-    called it. (None where that is a head, which runs in a line's place.)"""
+    """While something is compiled: the name of what `cl.compile` was given, and the line of the program that called it.
+
+    "" if what runs was not given to `cl.compile`. None if a head called it: a head runs in the place of a line."""
     return frames.call_revealed(find_calling)
 
 
 def find_calling() -> tuple[str, Location | None]:
     """`calling`, where no frame is hidden."""
     name = ""
-    direct = True  # no frame of the program's own was passed
+    direct = True  # until a frame of the program's own is passed
     frame: Any = sys._getframe(1)
     while frame is not None:
         code = frame.f_code
@@ -145,13 +146,16 @@ def find_calling() -> tuple[str, Location | None]:
 def position(frame: Any) -> Location:
     """The expression that a frame is at."""
     code, at = frame.f_code, frame.f_lasti // 2
-    line, end, column, last = next(
-        islice(code.co_positions(), at, at + 1), (None, None, None, None)
-    )
-    far = -1 if last is None else 10**6 if end != line else last
-    return Location(
-        code.co_filename, frame.f_lineno, code.co_qualname, -1 if column is None else column, far
-    )
+    unknown = (None, None, None, None)
+    line, end, column, last = next(islice(code.co_positions(), at, at + 1), unknown)
+    if column is None:
+        column = -1
+    if last is None:
+        last = -1
+    elif end != line:
+        # the expression goes on in the next line: all of this one is marked
+        last = 10**6
+    return Location(code.co_filename, frame.f_lineno, code.co_qualname, column, last)
 
 
 GIVEN = {"compiled_function.<locals>.run": "function", "compiled_module.<locals>.run": "model"}
@@ -230,9 +234,7 @@ class AtTheCall:
             return problem
 
         is_step = ".optim." in problem.reason and self.name.endswith(".step")
-        return replace(
-            problem,
-            hint=STEP if is_step else problem.hint,
-            stack=(*([self.at] if self.at else []), *problem.stack[1:]),
-            location=self.at if len(problem.stack) == 1 else problem.location,
-        )
+        hint = STEP if is_step else problem.hint
+        location = self.at if len(problem.stack) == 1 else problem.location
+        caller = (self.at,) if self.at else ()
+        return replace(problem, hint=hint, stack=(*caller, *problem.stack[1:]), location=location)

@@ -304,7 +304,7 @@ def counting(log: logging.Logger) -> Iterator[None]:
 def first_call(
     half: Half, trial: Trial, wrap: Wrap, expected: Any, calls: dict[str, Callable[[], Any]]
 ) -> None:
-    """Compile and call once, and compare."""
+    """Compile, call once and compare: notes the outcome in `half`, and in `calls` the compiled call (unless it raised)."""
     call = trial.prepare(wrap)
     start = time.perf_counter()
     try:
@@ -453,6 +453,8 @@ def ablation(
     for combination, wrap in COMBINATIONS.items():
         torch._dynamo.reset()
         half = Half(" with ".join(combination))
+
+        # a combination that raises has no time, and no call to be timed later
         made: dict[str, Callable[[], Any]] = {}
         first_call(half, trial, wrap, expected, made)
 

@@ -162,31 +162,46 @@ class Mirror:
 
 def differences(ours: Side, theirs: Side) -> list[str]:
     """What a reader should notice, a sentence each."""
-    both_ways = ((ours, theirs), (theirs, ours))
-    said = []
-    for side in (ours, theirs):
-        if side.answer != SAME:
-            said.append(f"The result of {side.name}: {side.answer}.")
-
-    for side, other in both_ways:
-        said += breaks_told(side, other)
+    said = [
+        *answers_told(ours, theirs),
+        *breaks_told(ours, theirs),
+        *breaks_told(theirs, ours),
+    ]
     if all(side.breaks and len(side.graphs) > 1 for side in (ours, theirs)):
         said.append("Both leave that to Python and go on behind it in a resume function.")
 
-    for number, (one, two) in enumerate(zip(ours.graphs, theirs.graphs), 1):
-        if one.inputs != two.inputs and sorted(one.inputs) == sorted(two.inputs):
-            said.append(f"Graph {number} takes the same inputs in another order.")
-
-    for side, other in both_ways:
-        more = more_operations(side, other)
-        if more:
-            said.append(f"More of these in {side.name}: {', '.join(more)}.")
-
+    said += orders_told(ours, theirs)
+    said += operations_told(ours, theirs)
+    said += operations_told(theirs, ours)
     if ours.guards and theirs.guards and ours.guards != theirs.guards:
         said.append(
             "Guards are cut differently: one of ours holds all that is assumed about one object."
         )
     return said or ["No difference."]
+
+
+def answers_told(ours: Side, theirs: Side) -> list[str]:
+    """Results that differ from eager's."""
+    return [
+        f"The result of {side.name}: {side.answer}."
+        for side in (ours, theirs)
+        if side.answer != SAME
+    ]
+
+
+def orders_told(ours: Side, theirs: Side) -> list[str]:
+    """Graphs that take the same inputs in another order."""
+    said = []
+    for number, (one, two) in enumerate(zip(ours.graphs, theirs.graphs), 1):
+        if one.inputs != two.inputs and sorted(one.inputs) == sorted(two.inputs):
+            said.append(f"Graph {number} takes the same inputs in another order.")
+    return said
+
+
+def operations_told(side: Side, other: Side) -> list[str]:
+    """Operations of which `side` has more than `other`."""
+    more = more_operations(side, other)
+    return [f"More of these in {side.name}: {', '.join(more)}."] if more else []
 
 
 def breaks_told(side: Side, other: Side) -> list[str]:

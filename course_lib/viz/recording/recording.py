@@ -100,38 +100,37 @@ class Recording:
             self.events.append(event)
             self.times.append(time.perf_counter())
             if isinstance(event, FrameSeen):
-                self.callers[id(event)], (given, self.called_at[id(event)]) = (
-                    call_revealed(callers, event.code),
-                    calling(),
-                )
-                if given and (name := decorated(event.name, given)):
+                self.callers[id(event)] = call_revealed(callers, event.code)
+                given, self.called_at[id(event)] = calling()
+                name = decorated(event.name, given) if given else ""
+                if name:
                     self.given[id(event)] = name
             elif isinstance(event, FellBack):
                 self.forget_refused(event)
 
     def forget_refused(self, last: FellBack) -> None:
-        """A call at the recompile limit is the frame, the guards that failed, and `last`. Of more than `WHOLE` the numbers stay,
-        and each guard's first failure."""
+        """Drop the events of a call at the recompile limit, if many like it came before: then they are counted only.
+
+        Such a call is the frame, the guards that failed, and `last`. The first failure of each guard stays.
+        """
         start = len(self.events) - 2
         while start >= 0 and isinstance(self.events[start], GuardFailed):
             start -= 1
         frame = self.events[start] if start >= 0 else None
         if not isinstance(frame, FrameSeen) or frame.name != last.what or frame.code is None:
             return
-        failed = self.events[start + 1 : -1]
-        count = self.counts.setdefault(
-            ("refused", number(frame.code), plain(last.why)), Count(last)
-        )
-        count.add(0.0)
-        new = False
-        for failure in failed:
+
+        code = number(frame.code)
+        refused = self.counts.setdefault(("refused", code, plain(last.why)), Count(last))
+        refused.add(0.0)
+        is_first = False
+        for failure in self.events[start + 1 : -1]:
             assert isinstance(failure, GuardFailed)
-            seen = self.counts.setdefault(
-                ("failed", number(frame.code), failure.guard), Count(failure)
-            )
-            new = new or not seen.times
+            seen = self.counts.setdefault(("failed", code, failure.guard), Count(failure))
+            is_first = is_first or not seen.times
             seen.add(0.0)
-        if count.left_out and not new:
+
+        if refused.left_out and not is_first:
             del self.events[start:], self.times[start:]
             for known in (self.callers, self.called_at, self.given):
                 known.pop(id(frame), None)

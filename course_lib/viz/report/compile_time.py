@@ -80,7 +80,10 @@ def compile_time(recording: Recording) -> Picture:
     for bar in shown:
         x = draw_bar(svg, bar, x, WIDE / total)
     draw_legend(svg, stages, total, 3 * ROW + 22)
-    share = lambda took: f"{100 * took / total:.0f} %"
+
+    def share(seconds: float) -> str:
+        return f"{100 * seconds / total:.0f} %"
+
     most = max(stages, key=lambda stage: stages[stage])
     alt = (
         f"Compile time {human_seconds(total)}: "

@@ -133,8 +133,9 @@ def key_of(compile: Compile) -> tuple[Any, str]:
 
 def hang_up(found: dict[Any, Function]) -> list[Function]:
     """Hang each resume function below the function that it resumes; gives those that resume nothing."""
+    # Function's key → its code; and the number of a code → the first function that has it
     codes = {}
-    first: dict[Any, Function] = {}  # number of a code → the first function of that code
+    first: dict[Any, Function] = {}
     for key, function in found.items():
         first.setdefault(key[0], function)
         if function.compiles[0].code is not None:

@@ -94,7 +94,7 @@ def by_stage(timed: Iterable[dict[str, float]]) -> dict[str, float]:
 
 @dataclass
 class Compile:
-    """One time that the hook asked what is to run in a frame's place, and what came of it."""
+    """One question of the hook (what runs in this frame's place?) and its answer."""
 
     number: int
     name: str

@@ -52,7 +52,7 @@ def breaks_of(compiles: list[Compile]) -> list[Break]:
 
 
 def first_own(met: list[Break]) -> Break:
-    """Of the times that one break was met, the first at a line of the program itself; else the first."""
+    """The first time that this break was met at a line of the program itself; if there is none, the first time."""
     for one in met:
         if is_own(one.problem.location):
             return one

@@ -49,7 +49,7 @@ CONTENTS = {
 }  # fmt: skip
 NO_CALLS = "<p>Only compiles were recorded. Within <code>with cl.record(folder):</code> calls are, too.</p>"
 PACKED_FROM = 1_000_000
-"""A tree of fewer characters stands on the page as it is, which then runs no script."""
+"""Characters. A shorter tree stands on the page as it is; a longer one is packed, and a script on the page unpacks it."""
 UNPACK = Path(__file__).with_name("unpack.js")
 
 

@@ -67,7 +67,7 @@ def main(arguments: list[str]) -> None:
 
 
 def own_part(trace: Any) -> Any:
-    """A traceback from the script on: how it was started is none of its business."""
+    """The part of a traceback that begins in the script, without the frames that started it."""
     ours = (__file__, "<frozen runpy>")
     while (
         trace is not None

@@ -62,17 +62,11 @@ class Session:
         """Write what there is so far."""
         start = time.perf_counter()
         self.run.seconds = start - self.began
-        mine = self.path.name == "report.html"
-        others = (
-            [
-                p.name
-                for p in self.folder.glob("report-*.html")
-                if p.stat().st_mtime >= self.run.started
-            ]
-            if mine
-            else []
-        )
-        self.run.others = tuple(sorted(others))
+        if self.path.name == "report.html":
+            # the first process also lists the reports of the others in this run
+            others = self.folder.glob("report-*.html")
+            recent = [p.name for p in others if p.stat().st_mtime >= self.run.started]
+            self.run.others = tuple(sorted(recent))
         path = write_report(self.recording, self.path, self.run, drawings)
         self.next_write = time.perf_counter() + SHARE * (time.perf_counter() - start)
         return path
@@ -88,11 +82,11 @@ class Session:
             print(f"course_lib: the compile report is {path}{compiled}", file=sys.stderr)
 
     def restart(self) -> None:
-        """In a forked child: what its parent did is the parent's to tell."""
+        """In a forked child: begin an empty recording. The parent tells what happened before the fork."""
         self.recording = Recording()
         self.run = Run(self.run.command, finished=False)
         self.began, self.next_write = time.perf_counter(), 0.0
-        # its processes leave without `atexit`
+        # A process of `multiprocessing` ends without `atexit`, but runs its finalizers.
         multiprocessing.util.Finalize(None, self.finish, exitpriority=0)
 
     def watch_errors(self) -> None:

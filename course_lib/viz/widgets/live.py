@@ -1,9 +1,9 @@
-"""What a widget shows where there are none, and beneath it in a saved notebook.
+"""A picture in place of a widget: where no widget can live, and in a saved notebook.
 
 In:  a `picture` (a figure that needs nothing) and a `widget` (its live form, which needs a browser and anywidget).
 Out: what a notebook's cell shows. JupyterLab prefers a widget to a picture. Once the kernel is gone it finds no widget, and
-shows an error in place of the picture beside it. So there the cell's output is the picture alone, with a name in it; live.js
-finds that name in the page and puts the live form in its place, as long as there is a kernel that has the widget.
+shows an error in place of the picture. So the cell's output there is the picture alone, with a name in it. As long as there is a
+kernel that has the widget, live.js finds that name in the page and puts the live form in its place.
 In PyTorch there is no such thing.
 """
 

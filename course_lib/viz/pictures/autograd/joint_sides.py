@@ -242,7 +242,7 @@ class Sides:
                 self.add_right(node, "tangent")
 
     def add_left(self, node: fx.Node, kind: str, note: str = "") -> None:
-        """A node of forward, below the others of its band."""
+        """Add a node of forward below the others of its band."""
         boxes = self.band(node).left
         box = self.box_for(kind, boxes)
         if box is None:
@@ -252,7 +252,7 @@ class Sides:
         self.place["left", node.name] = box
 
     def add_right(self, node: fx.Node, kind: str, note: str = "") -> None:
-        """A node of backward, above the others of its band: this side runs upwards."""
+        """Add a node of backward above the others of its band: this side runs upwards."""
         boxes = self.band(node).right
         box = self.box_for(kind, boxes)
         if box is None:

@@ -133,35 +133,46 @@ def find_run(
     """The frame to show: by name, by number, by the function itself; None for the first.
 
     Raises LookupError with the names there are; TypeError for what is no name, number or function."""
-    if isinstance(function, bool) or not (
-        function is None or isinstance(function, (str, int)) or callable(function)
-    ):
+    names_frame = function is None or isinstance(function, (str, int)) or callable(function)
+    if isinstance(function, bool) or not names_frame:
         raise TypeError(
             f"a frame is asked for by its name, its number or the function itself, not by {shown(function)}"
         )
+
     runs = frame_runs(recorded(recording, "this picture"))
-    names = [run.name for run in runs]
     if not runs:
         raise LookupError(
             "nothing was captured while recording. Was the function compiled before? cl.reset() forgets it."
         )
     if isinstance(function, int):
-        if not -len(runs) <= function < len(runs):
-            there = (
-                "there is 1 frame, number 0"
-                if len(runs) == 1
-                else f"there are {len(runs)} frames, numbered from 0"
-            )
-            raise LookupError(f"there is no frame {function}: {there}")
-        return runs[function]
+        return run_by_number(runs, function)
     if function is None:
         return runs[0]
-    if not isinstance(function, str):
-        function = getattr(getattr(function, "forward", function), "__qualname__", str(function))
+    if isinstance(function, str):
+        return run_by_name(runs, function)
+    method = getattr(function, "forward", function)
+    return run_by_name(runs, getattr(method, "__qualname__", str(function)))
+
+
+def run_by_number(runs: list[FrameRun], number: int) -> FrameRun:
+    """Raises LookupError if there are not so many."""
+    if -len(runs) <= number < len(runs):
+        return runs[number]
+
+    there = f"there are {len(runs)} frames, numbered from 0"
+    if len(runs) == 1:
+        there = "there is 1 frame, number 0"
+    raise LookupError(f"there is no frame {number}: {there}")
+
+
+def run_by_name(runs: list[FrameRun], name: str) -> FrameRun:
+    """The first run of a function, by its whole name or the last part of it. Raises LookupError if there is none."""
     for run in runs:
-        if function in (run.name, run.name.split(".")[-1]):
+        if name in (run.name, run.name.split(".")[-1]):
             return run
-    raise LookupError(f"no frame called '{function}' was captured; there are {', '.join(names)}")
+
+    names = ", ".join(run.name for run in runs)
+    raise LookupError(f"no frame called '{name}' was captured; there are {names}")
 
 
 # ---- the table ------------------------------------------------------------------------------------------------------

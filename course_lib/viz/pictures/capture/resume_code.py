@@ -83,7 +83,7 @@ def top_of(row: int) -> int:
 
 
 def draw_frames(svg: Svg, code: Listings) -> None:
-    """Frames around the prologue, around what runs, and around what is jumped over."""
+    """Draw a frame around the prologue, one around the code that runs, and one around the code that is jumped over."""
     right = RIGHT - 6
 
     def box(

@@ -66,15 +66,18 @@ def trampoline(code: CodeType, target: Callable[..., Any]) -> CodeType:
     keyword_only, rest = rest[: code.co_kwonlyargcount], rest[code.co_kwonlyargcount :]
     if code.co_posonlyargcount:
         positional.insert(code.co_posonlyargcount, "/")
-    star = (
-        ["*" + rest.pop(0)] if code.co_flags & inspect.CO_VARARGS else ["*"] if keyword_only else []
-    )
+    star = []
+    if code.co_flags & inspect.CO_VARARGS:
+        star = ["*" + rest.pop(0)]
+    elif keyword_only:
+        star = ["*"]
+
     signature = ", ".join([*positional, *star, *keyword_only, *("**" + name for name in rest)])
     free = ", ".join(code.co_freevars)
     # `...` keeps the place of the target among the constants; naming the free variables makes them free here too.
     source = f"def outer({free}):\n  def inner({signature}):\n    return ...({', '.join(names)})\n    {free}\n"
     with warnings.catch_warnings():
-        # "'ellipsis' object is not callable": it will be
+        # Python warns that an ellipsis cannot be called. The target takes its place below.
         warnings.simplefilter("ignore", SyntaxWarning)
         module = compile(source, "<trampoline>", "exec")
     inner = _code_within(_code_within(module))

@@ -15,12 +15,15 @@ from course_lib.viz.pictures.lowering.loop_formulas import is_extern
 
 @dataclass(frozen=True)
 class KernelLines:
-    """One kernel. `lines` are `Location`s in program order."""
+    """One kernel, and where it comes from."""
 
     kernel: Any
     name: str
+    # Its loops in words, "" for a call of a library
     space: str
+    # What it moves through memory
     bytes: int
+    # `Location`s in program order
     lines: tuple[Any, ...]
     is_library: bool
 

@@ -38,31 +38,41 @@ def source_lines(source: KernelSource, target: str) -> dict[str, Lines]:
 
 
 def by_loc(text: str, skipped: int = 0) -> Lines:
-    """Assembly and PTX: `.loc file line column` holds for what follows. A line of the prelude belongs to who called it."""
+    """Assembly and PTX: `.loc file line column` holds for the lines that follow."""
     found: Lines = []
     line = 0
     for row in text.splitlines():
-        if place := re.match(r"\s*\.loc\s+1\s+(\d+)", row):
-            line = int(place[1]) - skipped if int(place[1]) > skipped else line
+        place = re.match(r"\s*\.loc\s+1\s+(\d+)", row)
+        if place:
+            # a line of the prelude (the first `skipped` ones) leaves the line of its caller in force
+            if int(place[1]) > skipped:
+                line = int(place[1]) - skipped
         elif not NOISE.match(row):
             found.append((row.expandtabs(4).rstrip(), line))
     return found
 
 
 def by_reference(mark: str, meaning: str) -> Callable[[str], Lines]:
-    """Text in which a line ends in a reference (`mark`) that is explained elsewhere (`meaning`: name, line)."""
+    """Text whose lines end in a reference, which other lines of the text explain.
+
+    mark: finds the reference in a line (`loc(#loc3)`). meaning: finds the lines that explain one, as (name, line of the source).
+    """
 
     def read(text: str) -> Lines:
         places = {name: int(line) for name, line in re.findall(meaning, text, flags=re.M)}
+        # a reference may name another one: `#loc7 = loc("x"(#loc3))`
         aliases = dict(re.findall(r"^(#loc\d*) = loc\(\S+?\((#loc\d*)[^\n]*$", text, flags=re.M))
+
         found: Lines = []
         for row in text.splitlines():
-            if not NOISE.match(row):
-                name = match[1] if (match := re.search(mark, row)) else ""
-                shown = re.sub(r"\s*loc\(#loc\d*\)|, !dbg !\d+", "", row)
-                found.append(
-                    (shown.rstrip(), places.get(name, places.get(aliases.get(name, ""), 0)))
-                )
+            if NOISE.match(row):
+                continue
+            reference = re.search(mark, row)
+            name = reference[1] if reference else ""
+            if name not in places:
+                name = aliases.get(name, "")
+            shown = re.sub(r"\s*loc\(#loc\d*\)|, !dbg !\d+", "", row)
+            found.append((shown.rstrip(), places.get(name, 0)))
         return found
 
     return read

@@ -55,37 +55,50 @@ def fx_graph(gm: Any, title: str = "", stage: str = "") -> Picture:
     graph: fx.Graph = getattr(gm, "graph", gm)
     nodes = list(graph.nodes)
     operations = [node for node in nodes if is_operation(node)]
-    inputs = [node for node in nodes if node.op == "placeholder"]
-    stage = stage or (
-        "autograd" if any("origin" in node.meta for node in operations) else "capture"
-    )
-    kind = ("ATen graph" if stage == "autograd" else "FX graph") + (f" of {title}" if title else "")
+    stage = stage or stage_of(operations)
+    kind = "ATen graph" if stage == "autograd" else "FX graph"
+    if title:
+        kind += f" of {title}"
+
     rows = [row_of(node) for node in nodes]
-    alt = f"{kind}: {plural(len(inputs), 'input')}, {plural(len(operations), 'operation')}: "
-    alt += ", ".join(op_name(node) for node in operations[:12])
-    alt += ", and so on." if len(operations) > 12 else "."
     header = ("name", "operation", "arguments", "result", "from")
     text = columns(rows, header)
     listing = html_table([[f"<code>{escape(cell)}</code>" for cell in row] for row in rows], header)
+    listing = f'<div class="cl-scroll">{listing}</div>'
+
+    alt = in_words(kind, nodes, operations)
     try:
         drawing = draw(nodes, operations[:AT_MOST], stage, alt)
     except NoGraphviz:
-        return Picture(f'<div class="cl-scroll">{listing}</div>', NO_GRAPHVIZ, alt, text)
+        return Picture(listing, NO_GRAPHVIZ, alt, text)
+
     summary = f"the same as a table ({plural(len(rows), 'node')})"
     if len(operations) > AT_MOST:
         summary = (
             f"all {len(operations)} operations as a table (the drawing has the first {AT_MOST})"
         )
-    listing = (
-        f'<details><summary>{summary}</summary><div class="cl-scroll">{listing}</div></details>'
-    )
-    body = f'<div class="cl-scroll">{drawing}</div>{listing}'
-    caption = f"The {kind}: data flows down; each box is an operation with the shape of its result."
+    body = f'<div class="cl-scroll">{drawing}</div>'
+    body += f"<details><summary>{summary}</summary>{listing}</details>"
+
     if stage == "autograd":
-        caption = (
-            f"The {kind}: each frame holds the ATen operators that one captured operation became."
-        )
-    return Picture(body, caption, alt, text)
+        told = "each frame holds the ATen operators that one captured operation became."
+    else:
+        told = "data flows down; each box is an operation with the shape of its result."
+    return Picture(body, f"The {kind}: {told}", alt, text)
+
+
+def stage_of(operations: list[fx.Node]) -> str:
+    """Which stage made a graph of these: only tracing notes where an operation came from."""
+    return "autograd" if any("origin" in node.meta for node in operations) else "capture"
+
+
+def in_words(kind: str, nodes: list[fx.Node], operations: list[fx.Node]) -> str:
+    """The graph for those who cannot see it: its first operations."""
+    inputs = [node for node in nodes if node.op == "placeholder"]
+    first = ", ".join(op_name(node) for node in operations[:12])
+    rest = ", and so on." if len(operations) > 12 else "."
+    counts = f"{plural(len(inputs), 'input')}, {plural(len(operations), 'operation')}"
+    return f"{kind}: {counts}: {first}{rest}"
 
 
 # ---- nodes in words -------------------------------------------------------------------------------------------------
@@ -197,15 +210,12 @@ def tip_of(node: fx.Node) -> str:
     """What pointing at a box shows."""
     if node.op == "placeholder":
         return f"{source_of(node)}: {type_of(node)}"
+
+    said = f"{node.name} = {op_name(node)}({constants_of(node)})"
     location = written_at(node)
-    line = (
-        f"\n{location_of(node)}: {location.text}"
-        if location
-        else f"\n{location_of(node)}"
-        if location_of(node)
-        else ""
-    )
-    return f"{node.name} = {op_name(node)}({constants_of(node)}){line}"
+    if location:
+        return f"{said}\n{location_of(node)}: {location.text}"
+    return f"{said}\n{location_of(node)}" if location_of(node) else said
 
 
 # ---- the drawing ----------------------------------------------------------------------------------------------------
@@ -218,10 +228,7 @@ def draw(nodes: list[fx.Node], operations: list[fx.Node], stage: str, alt: str) 
     tips: dict[str, str] = {}
     folded = folded_parameters(nodes)
     shown = set(operations)
-    for node in nodes:
-        is_input = node.op != "output" and not is_operation(node) and node.users
-        if is_input and node not in folded:
-            shown.add(node)
+    shown |= {node for node in nodes if is_used_input(node) and node not in folded}
 
     # What came of one captured operation stands in a frame.
     for number, (origin, members) in enumerate(by_origin(nodes, shown).items()):
@@ -236,14 +243,18 @@ def draw(nodes: list[fx.Node], operations: list[fx.Node], stage: str, alt: str) 
 
     for node in nodes:
         if node in shown or node.op == "output":
-            for source in dict.fromkeys(node.all_input_nodes):
-                if source in shown:
-                    dot.edge(source.name, node.name)
+            sources = dict.fromkeys(node.all_input_nodes)
+            for source in filter(shown.__contains__, sources):
+                dot.edge(source.name, node.name)
 
     output = next(node for node in nodes if node.op == "output")
     dot.node(output.name, "output", color=COLOURS["runtime"], fillcolor=faint("runtime", 0.12))
     tips[output.name] = f"output: {constants_of(output)}"
     return themed(render(dot.source), alt, tips)
+
+
+def is_used_input(node: fx.Node) -> bool:
+    return node.op != "output" and not is_operation(node) and bool(node.users)
 
 
 def empty_graph(ranksep: str = "0.28", nodesep: str = "0.22") -> Any:
@@ -381,9 +392,11 @@ def render(dot: str) -> str:
 def themed(svg: str, alt: str, tips: dict[str, str]) -> str:
     """Graphviz's SVG with the theme's colours, our fonts, tooltips, and its size in px."""
     svg = re.sub(r"<!--.*?-->\s*|<\?xml.*?\?>\s*|<!DOCTYPE.*?>\s*", "", svg, flags=re.S)
-    tip = lambda m: (
-        f"<title>{escape(tips[html.unescape(m[1])])}</title>" if html.unescape(m[1]) in tips else ""
-    )
+
+    def tip(found: re.Match[str]) -> str:
+        name = html.unescape(found[1])
+        return f"<title>{escape(tips[name])}</title>" if name in tips else ""
+
     svg = re.sub(r"<title>(.*?)</title>\s*", tip, svg, flags=re.S)
     svg = re.sub(r' (?:id|xlink:\w+|xmlns:xlink|font-family)="[^"]*"', "", svg)
     svg = re.sub(r"</?a\b[^>]*>", "", svg)
@@ -392,13 +405,12 @@ def themed(svg: str, alt: str, tips: dict[str, str]) -> str:
     svg = re.sub(r'<g class="node.*?</g>', second_lines, svg, flags=re.S)
     svg = labels_last(svg)
     lines = {colour.lower(): ink(stage, 80) for stage, colour in COLOURS.items()}
-    svg = re.sub(
-        r'stroke="(#[0-9a-fA-F]{6})"',
-        lambda m: (
-            f'{m[0]} style="stroke: {lines[m[1].lower()]}"' if m[1].lower() in lines else m[0]
-        ),
-        svg,
-    )
+
+    def line(found: re.Match[str]) -> str:
+        colour = found[1].lower()
+        return f'{found[0]} style="stroke: {lines[colour]}"' if colour in lines else found[0]
+
+    svg = re.sub(r'stroke="(#[0-9a-fA-F]{6})"', line, svg)
     width, height = re.search(r'viewBox="[-\d.]+ [-\d.]+ ([\d.]+) ([\d.]+)"', svg).groups()  # type: ignore[union-attr]
     head = f'<svg xmlns="http://www.w3.org/2000/svg" width="{width}" height="{height}" {least_width(float(width))} role="img" '
     head += f'aria-label="{escape(alt)}" font-family="{FAMILY}"'

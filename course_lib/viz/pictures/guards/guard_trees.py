@@ -185,7 +185,7 @@ class TreeDrawing:
             self.text.append(f"  {'  ' * depth}  did not hold: {self.why}")
 
     def draw_twig(self, depth: int, broken: bool) -> None:
-        """The line from the branch above. That of a broken branch starts at its parent, so that it can be followed."""
+        """The line from the branch above. The line of a broken branch starts at its parent, so that the eye can follow it."""
         x = 10 + STEP * (depth - 1)
         top = self.above[depth - 1] + 18
         if not broken:

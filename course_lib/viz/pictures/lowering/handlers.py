@@ -57,22 +57,25 @@ class Together:
             )
 
         def run(*args: Any) -> Answers:
-            own = [
-                [a.values[n] if isinstance(a, Answers) else a for a in args]
-                for n in range(len(self.handlers))
-            ]
-            answers = tuple(
-                getattr(handler, op)(*mine)
-                for handler, mine in zip(self.handlers, own, strict=True)
-            )
-            said = tuple(
-                f"#{a.number}" if isinstance(a, Answers) else str(a).removeprefix("torch.")
-                for a in args
-            )
-            self.steps.append(Step(op, said, answers))
-            return Answers(len(self.steps), answers)
+            answers = []
+            for number, handler in enumerate(self.handlers):
+                own = [value_for(number, arg) for arg in args]
+                answers.append(getattr(handler, op)(*own))
+
+            self.steps.append(Step(op, tuple(map(in_words, args)), tuple(answers)))
+            return Answers(len(self.steps), tuple(answers))
 
         return run
+
+
+def value_for(number: int, arg: Any) -> Any:
+    """An argument as the handler of this number sees it."""
+    return arg.values[number] if isinstance(arg, Answers) else arg
+
+
+def in_words(arg: Any) -> str:
+    """An argument as the reader sees it: `#3` for what step 3 gave."""
+    return f"#{arg.number}" if isinstance(arg, Answers) else str(arg).removeprefix("torch.")
 
 
 @takes(body=FUNCTION, handlers=named(ANYTHING, "name → handler"))

@@ -97,8 +97,7 @@ def inner(text: str) -> str:
 def index_text(
     index: Any, buffer: Any = None, sizes: Mapping[sympy.Symbol, Any] = MappingProxyType({})
 ) -> str:
-    """A flat index as the buffer's own dimensions where it is a plain walk through them, else as the formula it is: so where an
-    index goes beyond its dimension, into the next row."""
+    """A flat index by the buffer's own dimensions (`i, j`), if it is a plain walk through them. Else the formula itself."""
     index = sympy.sympify(index)
     places = None if buffer is None else walk_through(index, buffer, sizes)
     return str(index) if places is None else ", ".join(places)
@@ -107,7 +106,7 @@ def index_text(
 def walk_through(
     index: sympy.Expr, buffer: Any, sizes: Mapping[sympy.Symbol, Any]
 ) -> list[str] | None:
-    """The symbol that walks along each dimension of the buffer ('0' for none); None for an index that is no plain walk."""
+    """For each dimension of the buffer the symbol that walks along it ('0' for none); None for an index that is no plain walk."""
     if not index.is_polynomial(*index.free_symbols):
         return None
     by_stride = dimensions_by_stride(buffer)
@@ -116,11 +115,12 @@ def walk_through(
 
     places = ["0"] * len(buffer.shape)
     for symbol, factor in index.as_coefficients_dict().items():
-        dimension = by_stride.get(int(factor)) if symbol.is_Symbol and is_int(factor) else None
+        is_walk = symbol.is_Symbol and is_int(factor)
+        dimension = by_stride.get(int(factor)) if is_walk else None
         if dimension is None or places[dimension] != "0":
             return None
 
-        # An index that is too large for its dimension goes on in the next row. Behind the last row there is none.
+        # A symbol that runs beyond its dimension would go on in the next row. The outermost dimension has no next row.
         size, room = sizes.get(symbol), buffer.shape[dimension]
         if factor != max(by_stride) and is_int(size) and is_int(room) and size > room:
             return None

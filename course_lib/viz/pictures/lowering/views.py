@@ -112,20 +112,15 @@ def draw_element(svg: Svg, x: float, y: float, place: int, in_first_row: bool) -
 def draw_place(svg: Svg, x: float, bottom: float, place: int, reads: int, strong: bool) -> None:
     """A place in memory; dashed if no element lies there."""
     unread = reads == 0
-    stage, strength = ("runtime", 0.0) if unread else ("lowering", FIRST if strong else OTHERS)
-    how_often = "not read" if unread else f"read {plural(reads, 'time')}"
-    svg.box(
-        x,
-        bottom - 32,
-        PLACE - 1.5,
-        24,
-        stage,
-        radius=1,
-        strength=strength,
-        line=2.4 if strong else 1.0,
-        dashed=unread,
-        tip=f"place {place}: {how_often}",
-    )
+    stage, strength, how_often = "runtime", 0.0, "not read"
+    if not unread:
+        stage, how_often = "lowering", f"read {plural(reads, 'time')}"
+        strength = FIRST if strong else OTHERS
+
+    line = 2.4 if strong else 1.0
+    tip = f"place {place}: {how_often}"
+    where = (x, bottom - 32, PLACE - 1.5, 24)
+    svg.box(*where, stage, radius=1, strength=strength, line=line, dashed=unread, tip=tip)
     svg.text(x + PLACE / 2 - 1, bottom - 15.5, str(place), 11, anchor="middle", dim=unread)
 
 
@@ -167,7 +162,7 @@ def width_of(line: Sequence[Map]) -> float:
 
 
 def in_lines(maps: Sequence[Map]) -> list[list[Map]]:
-    """As many side by side as fit."""
+    """The maps in lines: as many in each as fit side by side."""
     lines: list[list[Map]] = [[]]
     for one in maps:
         if lines[-1] and width_of(lines[-1]) + one.width > WIDEST:
@@ -213,11 +208,12 @@ def collapse(x: torch.Tensor, dim: int, kind: str = "sum") -> Picture:
 
 @dataclass(frozen=True)
 class Reduced:
-    """A matrix and its result as texts. Rows or columns are combined: the two classes below say where each band lies."""
+    """A matrix and its result as texts. The two classes below combine rows, or columns, and say where everything lies."""
 
     rows: list[list[str]]
     result: list[str]
 
+    # What is combined to one element ("row"), and the line of words above the matrix
     each = ""
     says = ""
 

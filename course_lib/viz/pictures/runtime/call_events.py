@@ -54,6 +54,7 @@ class KernelLaunched(events.Event):
 
     @property
     def again(self) -> Hashable:
+        """What it has in common with the launches of this kernel in other calls."""
         return KernelLaunched, self.program, self.number
 
     @property
@@ -70,6 +71,7 @@ class CudaGraphReplayed(events.Event):
 
     @property
     def again(self) -> Hashable:
+        """What it has in common with the other replays of this program."""
         return CudaGraphReplayed, self.program
 
 
@@ -90,28 +92,30 @@ def call_told(program: CompiledGraph, *inputs: Any) -> tuple[Any, ...]:
 def told_wrapper(program: CompiledGraph) -> Callable[..., Any]:
     """The program's wrapper with a clock around each kernel, in the same namespace."""
     outer: Any = program.run
-    # of `on_device`: the GPU, and the wrapper itself
+    # On a GPU `outer` is made by `on_device`. It closes over the wrapper itself.
     apart = inspect.getclosurevars(outer).nonlocals
     wrapper: FunctionType = apart.get("run", outer)
     lines = kernel_lines(program.wrapper_source)
     numbers = {line: number for number, line in enumerate(lines) if lines[line]}
     tree = ast.parse(program.wrapper_source)
     function = next(node for node in tree.body if isinstance(node, ast.FunctionDef))
-    function.args.kwonlyargs, function.args.kw_defaults = (
-        [ast.arg("_now"), ast.arg("_tell")],
-        [None, None],
-    )
+
+    # two more parameters, without defaults in the source
+    function.args.kwonlyargs = [ast.arg("_now"), ast.arg("_tell")]
+    function.args.kw_defaults = [None, None]
+
+    # each line that starts a kernel, between two lines of the clock
     body: list[ast.stmt] = []
     for statement in function.body:
-        if (number := numbers.get(statement.lineno)) is None:
+        number = numbers.get(statement.lineno)
+        if number is None:
             body.append(statement)
         else:
-            body += [
-                *ast.parse("_start = _now()").body,
-                statement,
-                *ast.parse(f"_tell({number}, _now() - _start)").body,
-            ]
+            body += ast.parse("_start = _now()").body
+            body.append(statement)
+            body += ast.parse(f"_tell({number}, _now() - _start)").body
     function.body = body
+
     module = compile(ast.fix_missing_locations(tree), wrapper.__code__.co_filename, "exec")
     code = next(constant for constant in module.co_consts if isinstance(constant, CodeType))
     names, behind = list(lines.values()), weakref.ref(program)

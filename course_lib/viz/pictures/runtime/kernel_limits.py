@@ -177,14 +177,15 @@ def at_each_line(told: Callable[[str, int], None]) -> Iterator[None]:
 
 
 def line_times(compiled: Any, inputs: Sequence[torch.Tensor]) -> dict[int, float]:
-    """One run: line of the wrapper → seconds. A GPU is waited for after each."""
-    wait = torch.cuda.synchronize if any(x.is_cuda for x in inputs) else lambda: None
+    """One run: line of the wrapper → seconds, with the time that a GPU needs for it."""
+    on_gpu = any(x.is_cuda for x in inputs)
     took: dict[int, float] = {}
     line, since = 0, 0.0
 
     def told(_: str, next_line: int) -> None:
         nonlocal line, since
-        wait()
+        if on_gpu:
+            torch.cuda.synchronize()
         took[line] = took.get(line, 0.0) + time.perf_counter() - since
         line, since = next_line, time.perf_counter()
 

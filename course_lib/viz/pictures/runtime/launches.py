@@ -157,7 +157,8 @@ def launch_timeline(
 
 
 def counted(ran: Sequence[Launch], lanes: tuple[str, str]) -> str:
-    """'3 launches'. What the device ran, the host had started: only the host's are counted, where it has any."""
+    """'3 launches': how much the host has started, or, if nothing of the host was recorded, how much the device ran."""
+    # the first one is the call itself
     on_host = [launch for launch in ran[1:] if not launch.on_device]
     count = len(on_host) or len(ran) - 1
     noun = "launch" if lanes[0] == "host" else "stretch"

@@ -132,6 +132,10 @@ PANEL, BETWEEN, TALL, HEAD, AXIS = 326.0, 34.0, 240.0, 44.0, 58.0
 """px: the width of one timeline and what is between two, their height, the headings above, the sizes on the left."""
 
 
+STAGES = ("eager", "scheduling")
+"""The colours of the two sides."""
+
+
 @takes(use=having("what trace.memory() gives", "spans_alone", "unplanned_peak"))
 def memory_timeline(use: MemoryUse) -> Picture:
     """Memory held over time, if each node ran alone and as planned."""
@@ -144,15 +148,17 @@ def memory_timeline(use: MemoryUse) -> Picture:
         f"One by one: {plural(steps[0], 'operation')}",
         f"Compiled: {plural(steps[1], 'kernel')}",
     )
-    sides = zip((alone, planned), steps, peaks, titles, ("eager", "scheduling"), strict=True)
-    for side, (spans, count, peak, title, stage) in enumerate(sides):
-        x, floor = AXIS + side * (PANEL + BETWEEN), HEAD + TALL
+    floor = HEAD + TALL
+    for side, title in enumerate(titles):
+        x = AXIS + side * (PANEL + BETWEEN)
+        compared = less(peaks) if side else ""
         svg.text(x, 16, title, bold=True)
-        svg.text(x, 34, f"peak {human_bytes(peak)}{less(peaks) if side else ''}", SMALL)
-        draw_spans(svg, spans, count, (x, floor), scale, stage)
+        svg.text(x, 34, f"peak {human_bytes(peaks[side])}{compared}", SMALL)
+        draw_spans(svg, (alone, planned)[side], steps[side], (x, floor), scale, STAGES[side])
         svg.path(f"M{n(x)} {n(floor)} H{n(x + PANEL)}", line=1.2, opacity=0.7)
         svg.text(x, floor + 18, "time →", SMALL, dim=True)
-    for peak, stage in zip(peaks, ("eager", "scheduling"), strict=True):
+
+    for peak, stage in zip(peaks, STAGES, strict=True):
         y = HEAD + TALL - peak * scale
         svg.path(
             f"M{n(AXIS)} {n(y)} H{n(svg.width - 6)}",
@@ -182,7 +188,7 @@ def less(peaks: tuple[int, int]) -> str:
 def draw_spans(
     svg: Svg, spans: list[Span], steps: int, corner: tuple[float, float], scale: float, stage: str
 ) -> None:
-    """Bands stacked on each other at every step, in the order in which they begin; what lies below and ends, lets them fall."""
+    """Bands stacked on each other at every step, in the order in which they begin. When a lower band ends, those above it fall."""
     left, floor = corner
     wide = PANEL / max(steps, 1)
     tops = [floor] * steps
@@ -192,23 +198,31 @@ def draw_spans(
         for step in during:
             tops[step] -= tall
         edge = [(left + wide * (span.first + i), y) for i, y in enumerate(lower)]
-        # a step says nothing while all stays
-        levels = [list(same) for _, same in groupby(edge, lambda corner: n(corner[1]))]
-        upper = "".join(
-            f"L{n(level[0][0])} {n(level[0][1] - tall)} H{n(level[-1][0] + wide)} "
-            for level in levels
-        )
-        back = "".join(
-            f"L{n(level[-1][0] + wide)} {n(level[0][1])} H{n(level[0][0])} "
-            for level in reversed(levels)
-        )
         names = " → ".join(span.names)
         tip = f"{names}: {human_bytes(span.bytes)}"
-        svg.area(f"M{upper[1:]}{back}Z", stage, strength=0.16 if number % 2 else 0.32, tip=tip)
+        strength = 0.16 if number % 2 else 0.32
+        svg.area(outline(edge, wide, tall), stage, strength=strength, tip=tip)
         level, room = longest_level(lower)
         if tall >= 15 and wide * room > 34:
             label = shorten(names, wide * room - 14, SMALL)
             svg.text(edge[level][0] + 5, lower[level] - tall / 2 + 4, label, SMALL, tip=tip)
+
+
+def outline(edge: list[tuple[float, float]], wide: float, tall: float) -> str:
+    """The path round a band: along its upper edge to the right, and back along its lower edge.
+
+    edge: the left end of the band's lower edge at each step. wide, tall: the width of a step, and the band's height.
+    """
+    # steps at one height are one line
+    levels = [list(same) for _, same in groupby(edge, lambda corner: n(corner[1]))]
+
+    there, back = "", ""
+    for level in levels:
+        left, y = level[0]
+        right = level[-1][0] + wide
+        there += f"L{n(left)} {n(y - tall)} H{n(right)} "
+        back = f"L{n(right)} {n(y)} H{n(left)} {back}"
+    return f"M{there[1:]}{back}Z"
 
 
 def longest_level(heights: list[float]) -> tuple[int, int]:

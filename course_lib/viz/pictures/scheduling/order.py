@@ -7,6 +7,7 @@ Out: a `Picture`: left, an arrow from each kernel to those that wait for it. Rig
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
@@ -31,11 +32,12 @@ class Arrow(NamedTuple):
 
 @takes(needs=named(NAMES, "kernel → the names of those it waits for"), together=NAMES)
 def order(needs: Mapping[str, Iterable[str]], together: tuple[str, ...] = ()) -> Picture:
-    """The kernels of `needs` in levels, data flowing down; beside them the same once those of `together` are one.
+    """Draw the kernels of `needs` in levels, data flowing down; beside them the same with those of `together` as one kernel.
 
     Raises LookupError for a name that is no kernel."""
     before: Needs = {name: tuple(who) for name, who in needs.items()}
-    for name in (*together, *(one for who in before.values() for one in who)):
+    waited_for = itertools.chain(*before.values())
+    for name in (*together, *waited_for):
         if name not in before:
             known = ", ".join(before)
             raise LookupError(f"order knows no kernel '{name}'; there are {known}")

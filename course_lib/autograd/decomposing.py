@@ -1,0 +1,126 @@
+"""Operators fall apart while a graph is recorded: each runs its decomposition in its place.
+
+In:  a call of an ATen operator that reaches torch's dispatcher, and a table of decompositions (`lowering/decompositions.py`).
+Out: what the decomposition gives. `make_fx` records the operators that it calls.
+     NotImplementedError for a write whose result would differ from eager's.
+In PyTorch: `torch/fx/experimental/proxy_tensor.py` (`decompose`, `maybe_handle_decomp`).
+"""
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import torch
+from torch import fx
+from torch._subclasses.functional_tensor import FunctionalTensor, disable_functional_mode
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_leaves
+
+from course_lib.autograd.signature import is_strided, memory, overlaps_itself, restride
+
+aten = torch.ops.aten
+RAISING = (aten._linalg_check_errors.default, aten._assert_async.default, aten._assert_async.msg)
+"""Operators that give nothing: they look at data and may raise."""
+for check in RAISING:
+    fx.node.has_side_effect(check)  # torch 2.11 would drop the first as dead code
+
+Decompositions = Mapping[Any, Callable[..., Any]]
+"""Operator → the function that computes the same by other operators."""
+
+
+class Decomposing(TorchDispatchMode):
+    """Runs an operator's decomposition in its place.
+
+    Operators reach this mode before they reach `FunctionalTensor`. So a decomposition may write in place, too.
+    """
+
+    def __init__(self, table: Decompositions) -> None:
+        super().__init__()
+        self.table = table
+        # Memory in which a view has several elements at one place, or leaves gaps (`expand`, `unfold`)
+        self.shown: set[int] = set()
+        # Memory that was made in backward; None before backward begins
+        self.born: set[int] | None = None
+
+    def __torch_dispatch__(self, op: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        kwargs = kwargs or {}
+        written = written_by(op, args)
+        self.refuse_writes(written)
+        if op in RAISING:
+            # Functionalization would chain it to others by a token.
+            with disable_functional_mode():
+                return op(*map(leave, args), **kwargs)
+        if is_loop_over_list(op):
+            with self:
+                return op._op_dk(torch._C.DispatchKey.CompositeExplicitAutograd, *args, **kwargs)
+
+        in_place = bool(written) and written[0] is args[0]
+        result = self.decomposed(op, args, kwargs, in_place)
+        if result is not NotImplemented:
+            return result
+
+        result = op(*args, **kwargs)
+        self.note(op, result)
+        return result
+
+    def refuse_writes(self, written: list[torch.Tensor]) -> None:
+        """Raise NotImplementedError for writes whose result would differ from eager's."""
+        for x in written:
+            if overlaps_itself(x) or (x._is_view() and memory(x) in self.shown):
+                raise NotImplementedError(
+                    "an element is written to that a view shows twice: functionalization adds the two up"
+                )
+        if self.born is not None and not {memory(x) for x in written} <= self.born:
+            raise NotImplementedError(
+                "a backward writes to a tensor that it did not make: eager does so at each call"
+            )
+
+    def begin_backward(self) -> None:
+        """From here on only what backward itself has made may be written to."""
+        self.born = set()
+
+    def decomposed(self, op: Any, args: Any, kwargs: Any, in_place: bool) -> Any:
+        """What the table computes for an operator; `NotImplemented` where it has nothing to say."""
+        plain = op
+        if op not in self.table and in_place and op.namespace == "aten":
+            plain = without_underscore(op)
+        if plain not in self.table:
+            return NotImplemented
+
+        with self:
+            result = self.table[plain](*args, **kwargs)
+            if result is NotImplemented or plain is op:
+                return result
+            return args[0].copy_(result)
+
+    def note(self, op: Any, result: Any) -> None:
+        """Remember the memory of a result, if it was made in backward (`born`) or belongs to an overlapping view (`shown`)."""
+        if self.born is not None:
+            self.born |= {memory(x) for x in tree_leaves(result) if is_strided(x)}
+        if is_strided(result) and (op is aten.unfold.default or overlaps_itself(result)):
+            self.shown.add(memory(result))
+
+
+def written_by(op: Any, args: Any) -> list[torch.Tensor]:
+    """The tensors that an operator writes to: its first argument, which may be a list."""
+    if not op._schema.is_mutable:
+        return []
+    return [x for x in tree_leaves(args[:1]) if isinstance(x, torch.Tensor)]
+
+
+def is_loop_over_list(op: Any) -> bool:
+    """True for an operator over lists of tensors that torch's own loop serves; not where its numbers are in a tensor."""
+    has_tensor_of_numbers = "addc" in op.name() and op._overloadname == "Tensor"
+    return op.name().startswith("aten::_foreach_") and not has_tensor_of_numbers
+
+
+def without_underscore(op: Any) -> Any:
+    """The operator that computes what `op` writes in place (`lerp` for `lerp_`); `op` itself if there is none."""
+    packet = getattr(aten, op.overloadpacket.__name__.rstrip("_"), None)
+    return getattr(packet, op._overloadname, op)
+
+
+def leave(value: Any) -> Any:
+    """A value of the functional world as the graph returns it, in the strides that the program saw."""
+    if not isinstance(value, FunctionalTensor):
+        return value
+    return restride(value, value, lies=value.from_functional()).from_functional()

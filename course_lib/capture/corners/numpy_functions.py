@@ -1,0 +1,188 @@
+"""Functions of NumPy, of arrays whose data only the graph knows.
+
+In:  a function of NumPy (`np.sum`, `np.where`), and arguments of which some `Array` or `Number` is no constant.
+Out: an `Array` or a `Number` that operations of torch compute, where these give what NumPy gives. Anything else is `Unsupported`.
+In PyTorch: `torch/_numpy/_funcs_impl.py`, `_reductions_impl.py`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import torch
+
+from course_lib.capture.corners.arrays import (
+    Array,
+    Number,
+    compute,
+    dtype_of,
+    is_constant,
+    kinds_of,
+    number_or_array,
+    operand,
+    refuse,
+)
+from course_lib.capture.corners.numpy_rules import (
+    FUNCTIONS_OF_ARRAYS,
+    KEEP_NO_DIMENSIONS,
+    NUMPY_DTYPES,
+    TORCH_DTYPES,
+    Whole,
+)
+
+
+def call(function: Any, args: list[Any], kwargs: dict[str, Any]) -> Any:
+    """A function of NumPy, of which some argument is no constant."""
+    name = function.__name__
+    if isinstance(function, np.ufunc) and not kwargs and len(args) == function.nin:
+        return compute(function, args)
+    if isinstance(function, np.ufunc):
+        refuse(f"calls numpy.{name} with options that are not followed")
+
+    if name in SPECIAL:
+        try:
+            return SPECIAL[name](*args, **kwargs)
+        except TypeError as error:
+            refuse(f"calls numpy.{name} with arguments that are not followed: {error}")
+    rule = FUNCTIONS_OF_ARRAYS.get(name)
+    if rule is None or len(args) < max(rule.arrays, 1):
+        refuse(f"calls numpy.{name} of data that only the graph knows")
+    return whole(name, rule, args, kwargs)
+
+
+# ---- functions that a table says -----------------------------------------------------------------------
+
+
+def whole(name: str, rule: Whole, args: list[Any], kwargs: dict[str, Any]) -> Any:
+    """A function of whole arrays: reductions, forms, products."""
+    arrays, options = arguments_of(name, rule, args, kwargs)
+    if rule.shares and type(arrays[0]) is Array:
+        tensors = [arrays[0].shared()]
+    else:
+        common = np.result_type(*map(dtype_of, arrays))
+        tensors = [operand(array, common, as_number=False) for array in arrays]
+
+    dtype = kwargs.pop("dtype", None)
+    named = {option: in_torch(value) for option, value in kwargs.items()}
+    try:
+        found = rule.function(*tensors, *map(in_torch, options), **named)
+    except (TypeError, ValueError, IndexError, RuntimeError) as error:
+        refuse(f"calls numpy.{name} with arguments that are not followed: {error}")
+
+    if dtype is not None and np.dtype(dtype) != NUMPY_DTYPES[found.dtype]:
+        refuse(f"calls numpy.{name} with another dtype")
+    squeezes_number = name == "squeeze" and type(arrays[0]) is Number
+    if name in KEEP_NO_DIMENSIONS and not squeezes_number:
+        return Array(tensor=found)
+    return number_or_array(found)
+
+
+def arguments_of(
+    name: str, rule: Whole, args: list[Any], kwargs: dict[str, Any]
+) -> tuple[list[Any], list[Any]]:
+    """The arrays among the arguments, and the options by place behind them. Refuses those for which torch may differ."""
+    if rule.arrays == 0:
+        arrays, options = list(args[0]), args[1:]
+    else:
+        arrays, options = args[: rule.arrays], args[rule.arrays :]
+
+    if not is_constant([options, kwargs]):
+        refuse(f"calls numpy.{name} with options that are not followed")
+    if kinds_of(arrays) - set(rule.kinds):
+        refuse(f"calls numpy.{name} in {dtype_of(arrays[0])}, where torch's result may differ")
+    return arrays, options
+
+
+def in_torch(value: Any) -> Any:
+    """Options as torch wants them: Python's own numbers."""
+    if type(value) in (Array, Number):
+        return value.in_python().tolist()
+    if isinstance(value, np.generic):
+        return value.item()
+    return type(value)(map(in_torch, value)) if type(value) in (tuple, list) else value
+
+
+# ---- functions that have a form of their own ---------------------------------------------------------
+
+
+def where(condition: Any, *sides: Any) -> Any:
+    """`numpy.where(condition, x, y)`"""
+    if len(sides) != 2 or np.dtype(dtype_of(condition)).kind != "b":
+        refuse("calls numpy.where of a condition that is no array of bools")
+
+    # NumPy decides by an example of each side; that of a number of Python's is 0
+    found = [dtype_of(side) for side in sides]
+    dtype = np.result_type(*[one if isinstance(one, np.dtype) else one(0) for one in found])
+    tensors = [operand(side, dtype, as_number=False) for side in sides]
+    return Array(tensor=torch.where(operand(condition, np.dtype(bool), as_number=False), *tensors))
+
+
+def clip(array: Any, low: Any = None, high: Any = None) -> Any:
+    """`numpy.clip(array, low, high)`"""
+    if low is None and high is None:
+        refuse("calls numpy.clip without limits")
+    if low is not None:
+        array = compute(np.maximum, [array, low])
+    return array if high is None else compute(np.minimum, [array, high])
+
+
+def rounded(array: Any, decimals: int = 0) -> Any:
+    """`numpy.round(array)`, to whole numbers."""
+    if decimals != 0 or array.dtype.kind != "f":
+        refuse("rounds an array of NumPy to decimals")
+    return compute(np.rint, [array])
+
+
+def astype(array: Any, dtype: Any, copy: bool = True) -> Any:
+    """`array.astype(dtype)`"""
+    dtype = np.dtype(dtype)
+    if dtype not in TORCH_DTYPES or (array.dtype.kind == "c" and dtype.kind != "c"):
+        refuse(f"casts an array to {dtype}")
+    if not copy and dtype == array.dtype:
+        return array
+    casted = operand(array, dtype)
+    made = casted.clone() if dtype == array.dtype else casted
+    return number_or_array(made) if type(array) is Number else Array(tensor=made)
+
+
+def as_array(data: Any, dtype: Any = None) -> Any:
+    """`numpy.asarray(data)`: an array stays itself."""
+    if type(data) is not Array or (dtype is not None and np.dtype(dtype) != data.dtype):
+        return array(data, dtype)
+    return data
+
+
+def array(data: Any, dtype: Any = None) -> Any:
+    """`numpy.array(data)`: a copy; of a sequence of arrays or numbers, one with a dimension more."""
+    if type(data) in (list, tuple):
+        common = np.result_type(*map(dtype_of, data))
+        data = Array(tensor=torch.stack([operand(part, common, as_number=False) for part in data]))
+    if type(data) not in (Array, Number):
+        refuse(f"makes an array of a {type(data).__name__}")
+    made = astype(data, data.dtype if dtype is None else dtype)
+    return Array(tensor=made.tensor) if type(made) is Number else made
+
+
+def shape(array: Any) -> Any:
+    return array.shape if type(array) is Array else ()
+
+
+def ndim(array: Any) -> int:
+    return len(shape(array))
+
+
+SPECIAL: dict[str, Callable[..., Any]] = {
+    "where": where,
+    "clip": clip,
+    "round": rounded,
+    "around": rounded,
+    "asarray": as_array,
+    "asanyarray": as_array,
+    "array": array,
+    "shape": shape,
+    "ndim": ndim,
+    "astype": astype,
+}
+"""Functions of arrays that are no single function of torch."""

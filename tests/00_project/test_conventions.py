@@ -1,0 +1,141 @@
+"""How the code is written, where ruff has no rule for it (CONTRIBUTING.md, "How a room reads")."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections import defaultdict
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+ROOMS = ["frames", "capture", "guards", "autograd", "runtime"]
+"""Rooms in which a name of a module has one meaning."""
+ANYWHERE = {"__all__", "aten", "F"}
+"""Names that mean the same wherever they stand."""
+
+
+def modules(folder: Path) -> Iterator[tuple[Path, ast.Module]]:
+    for path in sorted(folder.rglob("*.py")):
+        yield path, ast.parse(path.read_text(encoding="utf-8"))
+
+
+def names_of(module: ast.Module) -> set[str]:
+    """The classes and tables that a module defines."""
+    found = set()
+    for statement in module.body:
+        if isinstance(statement, ast.ClassDef):
+            found.add(statement.name)
+        elif isinstance(statement, ast.Assign):
+            found |= {target.id for target in statement.targets if isinstance(target, ast.Name)}
+        elif isinstance(statement, ast.AnnAssign) and isinstance(statement.target, ast.Name):
+            found.add(statement.target.id)
+    return {name for name in found if not name.startswith("_")} - ANYWHERE
+
+
+def defined_twice(folder: Path) -> dict[str, list[str]]:
+    """Name → the modules that define it, where these are several."""
+    places = defaultdict(list)
+    for path, module in modules(folder):
+        for name in names_of(module):
+            places[name].append(str(path.relative_to(folder)))
+    return {name: paths for name, paths in places.items() if len(paths) > 1}
+
+
+def lambdas_of_classes(module: ast.Module) -> list[int]:
+    """Lines of classes that give an attribute a lambda: a traceback would say `<lambda>`."""
+    found = []
+    for cls in ast.walk(module):
+        for statement in cls.body if isinstance(cls, ast.ClassDef) else ():
+            value = getattr(statement, "value", None)
+            if isinstance(value, ast.Lambda):
+                found.append(statement.lineno)
+    return found
+
+
+def hides_builtins(module: ast.Module) -> list[int]:
+    """Lines of a module that give a builtin function another meaning for the whole file."""
+    found = []
+    for statement in module.body:
+        names = []
+        if isinstance(statement, (ast.Import, ast.ImportFrom)):
+            names = [alias.asname or alias.name for alias in statement.names]
+        elif isinstance(statement, ast.Assign):
+            names = [target.id for target in statement.targets if isinstance(target, ast.Name)]
+        if "isinstance" in names or "callable" in names:
+            found.append(statement.lineno)
+    return found
+
+
+SORT_KEYS = {"newness"}
+"""Functions that give a key to sort by: nobody takes it apart."""
+
+
+def wide_tuples(module: ast.Module) -> list[int]:
+    """Lines of functions that return a tuple of four or more things of several types, where a record would name them."""
+    found = []
+    for function in ast.walk(module):
+        if isinstance(function, ast.FunctionDef) and function.name not in SORT_KEYS:
+            kinds = parts_of_tuple(function.returns)
+            if len(kinds) > 3 and len(set(kinds)) > 1:
+                found.append(function.lineno)
+    return found
+
+
+def parts_of_tuple(annotation: ast.expr | None) -> list[str]:
+    """`tuple[int, str]` → int, str; nothing for any other annotation."""
+    if not isinstance(annotation, ast.Subscript) or ast.unparse(annotation.value) != "tuple":
+        return []
+    inside = annotation.slice
+    return [ast.unparse(part) for part in inside.elts] if isinstance(inside, ast.Tuple) else []
+
+
+def numbers_for_flags(path: Path) -> list[int]:
+    """Lines that test a bit by its number, as `flags & 0x20`."""
+    lines = path.read_text(encoding="utf-8").splitlines()
+    return [n for n, line in enumerate(lines, 1) if re.search(r"flags\s*[&|]\s*~?(0x)?\d", line)]
+
+
+@pytest.mark.parametrize("room", ROOMS)
+def test_a_name_has_one_meaning_in_a_room(root, room):
+    assert defined_twice(root / "course_lib" / room) == {}
+
+
+def test_a_name_that_is_defined_twice_is_found(tmp_path):
+    (tmp_path / "one.py").write_text("RULES = {}\nclass Rule: ...\n")
+    (tmp_path / "two.py").write_text("RULES: list = []\ndef f():\n    Rule = 1\n")
+
+    assert defined_twice(tmp_path) == {"RULES": ["one.py", "two.py"]}
+
+
+@pytest.mark.parametrize("find", [lambdas_of_classes, hides_builtins, wide_tuples])
+def test_no_module_breaks_the_convention(root, find):
+    found = {
+        str(path.relative_to(root)): lines
+        for path, module in modules(root / "course_lib")
+        if (lines := find(module))
+    }
+    assert found == {}
+
+
+def test_flags_are_named(root):
+    found = {
+        path.name: lines
+        for path in (root / "course_lib").rglob("*.py")
+        if (lines := numbers_for_flags(path))
+    }
+    assert found == {}
+
+
+@pytest.mark.parametrize(
+    "find, source",
+    [
+        (lambdas_of_classes, "class A:\n    f = lambda self: 1\n"),
+        (hides_builtins, "from x import is_a as isinstance\n"),
+        (wide_tuples, "def f() -> tuple[int, str, int, int]: ...\n"),
+    ],
+    ids=["lambda", "isinstance", "tuple"],
+)
+def test_what_breaks_a_convention_is_found(find, source):
+    assert find(ast.parse(source)) != []
