@@ -1,6 +1,6 @@
 """Marks are the same everywhere: no code is dropped, no name or switch of the learner's reaches the checks, reasons name the cause.
 
-Notebooks run in a fork of this process (`light_executor`): the same cells as in a kernel, in the same shell. A sample runs in
+Notebooks run in a fork of a prepared process (`light_executor`): the same cells as in a kernel, in the same shell. A sample runs in
 real kernels and in a sandbox.
 """
 

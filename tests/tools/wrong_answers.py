@@ -7,7 +7,7 @@ In:  a lesson and a kind of mistake. Out: the lesson's notebook with that mistak
     python tests/tools/wrong_answers.py --spoiled          # answers that change their inputs: seen, not seen, nothing to change
 
 A mistake is made in the solution's own functions, by its syntax tree: so each new exercise is covered without a word.
-The notebook runs in a fork of this process (`light_executor`), with the grader's cells round each check, as in `course check`.
+The notebook runs in a fork of a prepared process (`light_executor`), with the grader's cells round each check, as in `course check`.
 """
 
 from __future__ import annotations
