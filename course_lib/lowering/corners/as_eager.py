@@ -39,10 +39,19 @@ def bernoulli_(x: Tensor, p: float = 0.5, **generator: Any) -> Any:
 
 
 @decomposes(aten.pow.Tensor_Scalar)
-def power_of_bool(x: Tensor, y: Any) -> Any:
-    """A bool to the power of a bool is a bool. torch's fake tensors take the result for int64."""
+def power(x: Tensor, y: Any) -> Any:
+    """A bool to the power of a bool is a bool, where torch's fake tensors take the result for int64."""
     if x.dtype is torch.bool and isinstance(y, bool):
         return x | (not y)
+    return whole_power(x, y)
+
+
+@decomposes(aten.pow_.Scalar)
+def whole_power(x: Tensor, y: Any) -> Any:
+    """Raise for integers to a negative integer power, as eager does. torch's fake tensors do not."""
+    whole = not (x.is_floating_point() or x.is_complex())
+    if whole and isinstance(y, int) and y < 0:
+        raise RuntimeError("Integers to negative integer powers are not allowed.")
     return NotImplemented
 
 
