@@ -10,6 +10,8 @@ from collections.abc import Iterable
 from types import FunctionType
 from typing import Any
 
+from torch.distributions.utils import lazy_property
+
 from course_lib.frames.hook import class_version
 
 TRUSTED = {"torch", "numpy", "course_lib", "typing_extensions", *sys.stdlib_module_names}
@@ -109,13 +111,14 @@ def is_method(found: Any) -> bool:
     return found is None or callable(found) or hasattr(type(found), "__get__")
 
 
-WRAPPING = (property, classmethod, staticmethod, functools.cached_property)
-"""What stands in a class body around functions."""
+PARTS = ("fget", "fset", "fdel", "__func__", "func", "wrapped")
+WRAPPING = (property, classmethod, staticmethod, functools.cached_property, lazy_property)
+"""What stands in a class body around functions, and where each of these keeps them."""
 
 
 def functions_of(found: Any) -> dict[str, FunctionType]:
     """The functions that a class attribute is made of, and by which name it keeps each: of a property, `fget`."""
-    parts = ("fget", "fset", "fdel", "__func__", "func") if type(found) in WRAPPING else ()
+    parts = PARTS if type(found) in WRAPPING else ()
     members = {"": found, **{part: getattr(found, part, None) for part in parts}}
     return {part: function for part, function in members.items() if is_a(function, FunctionType)}
 

@@ -11,10 +11,9 @@ import course_lib as cl
 
 LEFT = {
     "log_once": "a function with a cache whose code writes a log",
-    "object_given_to_apply": "an object among the arguments of an autograd.Function may change before backward",
+    "object_given_to_apply": "an object that an autograd.Function keeps for backward may change until then",
     "object_made_inside_given_to_apply": "the same",
-    "module_given_to_apply": "the same",
-    "dict_given_to_apply": "the same",
+    "apply_gives_its_argument": "a result that is an argument has rules of its own in autograd",
     "tensor_with_attributes": "a tensor subclass is followed by nobody",
     "tensor_with_attributes_as_plain": "the same",
     "max_of_a_tensor_and_a_number": "Python's max gives the number itself where it is the larger one; torch.compile gives a tensor",

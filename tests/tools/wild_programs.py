@@ -959,3 +959,154 @@ def main():
 
 if __name__ == "__main__":
     main()
+
+
+# ---- what other packages' programs do (`tests/tools/wild/`) ------------------------------------------
+
+
+class KeepsViews:
+    """linear_operator keeps the keys of its arguments."""
+
+    def __init__(self, n):
+        self.options = OrderedDict(a=1, b=n)
+        self.names = self.options.keys()
+        self.numbers = self.options.values()
+        self.weights = {"w": torch.ones(3)}
+        self.named_weights = self.weights.items()
+
+
+def keeps_views(i):
+    return randn(3), KeepsViews(i % 2)
+
+
+@program(0, keeps_views)
+def views_kept_by_an_object(x, thing):
+    for name in thing.names:
+        x = x + len(name)
+    thing.options["c"] = 7
+    for name, weight in thing.named_weights:
+        x = x * weight
+    return x + len(thing.names) + sum(thing.numbers), "c" in thing.names, list(thing.names)
+
+
+@program(1)
+def view_alive_at_a_break(x):
+    options = {"a": 1}
+    names = options.keys()
+    torch._dynamo.graph_break()
+    options["b"] = 2
+    return x + len(names)
+
+
+class Spread(torch.distributions.Distribution):
+    """gpytorch's distributions have torch's own kind of lazy property."""
+
+    arg_constraints = {}
+
+    def __init__(self, scale):
+        self.scale = scale
+        super().__init__(validate_args=False)
+
+    @torch.distributions.utils.lazy_property
+    def variance(self):
+        return self.scale * self.scale
+
+
+def spread(i):
+    return randn(3), Spread(torch.full((3,), 1.0 + i))
+
+
+@program(0, spread)
+def lazy_property_of_a_distribution(x, spread):
+    own = Spread(x)
+    return own.variance + spread.variance * own.variance, "variance" in vars(spread)
+
+
+class Kernel(nn.Module):
+    """gpytorch gives a function of the module to its autograd.Function."""
+
+    def __init__(self):
+        super().__init__()
+        self.scale = nn.Parameter(torch.ones(1))
+        self.calls = 0
+
+    def distance(self, a, b):
+        self.calls += 1
+        return (a - b) ** 2
+
+    def forward(self, a, b):
+        return Covariance.apply(a, b, self.scale, lambda x, y: self.distance(x, y))
+
+
+class Covariance(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, a, b, scale, distance):
+        if any(ctx.needs_input_grad[:2]):
+            raise RuntimeError("only the scale has a gradient")
+        result = distance(a, b).div_(scale).exp_()
+        ctx.save_for_backward(result, a)
+        ctx.distance, ctx.factor, ctx.kept = distance, 3, [a, result]
+        if ctx.needs_input_grad[2]:
+            result = result * scale
+        return result, result.sum() * 2, 5
+
+    @staticmethod
+    def backward(ctx, grad, grad_of_sum, _):
+        result, a = ctx.saved_tensors
+        _, _, needs_scale, _ = ctx.needs_input_grad
+        whole = grad * result * ctx.factor + grad_of_sum * ctx.kept[1] + a
+        return None, None, whole.sum().reshape(1) if needs_scale else None, None
+
+
+def kernel(i):
+    return Kernel(), randn(3 + i), randn(3 + i)
+
+
+@program(0, kernel)
+def apply_with_a_method_of_a_module(kernel, a, b):
+    result, total, number = kernel(a, b)
+    return result * number + total, kernel.calls
+
+
+class KeepsResult(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x, options):
+        print(end="") if options.loud else None
+        result = x.exp()
+        ctx.save_for_backward(result)
+        ctx.mark_non_differentiable(other := x > 0)
+        return result, other
+
+    @staticmethod
+    def backward(ctx, grad, _):
+        (result,) = ctx.saved_tensors
+        return grad * result * 2, None
+
+
+QUIET = types.SimpleNamespace(loud=False)
+
+
+@program(0, with_gradient)
+def apply_keeps_its_result(x):
+    result, positive = KeepsResult.apply(x, QUIET)
+    return result * positive
+
+
+@program(0, one)
+def apply_without_a_gradient(x):
+    return KeepsResult.apply(x, QUIET)[0]
+
+
+class GivesItsArgument(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x, options):
+        return x.view_as(x) if options.loud else x
+
+    @staticmethod
+    def backward(ctx, grad):
+        return grad * 3, None
+
+
+@program(0, with_gradient)
+def apply_gives_its_argument(x):
+    return GivesItsArgument.apply(x, QUIET) * 2

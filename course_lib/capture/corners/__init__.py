@@ -4,6 +4,8 @@ A reader of lesson 02 and 03 may skip this folder. In PyTorch: the long tail of 
 
     checkpoint.py          `torch.utils.checkpoint`
     arrays.py              arrays of NumPy and their operators; `numpy_functions.py`: functions; `numpy_rules.py`: both in torch
+    dict_views.py          views of dicts from outside
+    followed_functions.py  an `autograd.Function` whose forward is followed
     inference.py           `with torch.inference_mode():` inside a function
     loaded_modules.py      `sys.modules`
     looking.py             `locals`, `globals`, frames, threads, `dir`, `pickle` of constants
@@ -25,6 +27,8 @@ A reader of lesson 02 and 03 may skip this folder. In PyTorch: the long tail of 
 
 from course_lib.capture.corners import (
     checkpoint,
+    dict_views,
+    followed_functions,
     inference,
     loaded_modules,
     looking,
@@ -46,6 +50,8 @@ from course_lib.capture.corners import (
 
 __all__ = [
     "checkpoint",
+    "dict_views",
+    "followed_functions",
     "inference",
     "loaded_modules",
     "looking",

@@ -1,9 +1,10 @@
 """Calls of the user's own operations: an `autograd.Function`, a custom operator, a function with a cache.
 
-The code of such an operation is torch's to run, not capture's to follow. There are two ways to keep its meaning:
+The code of such an operation is torch's to run, not capture's to follow. There are three ways to keep its meaning:
 
     its code only computes      one node of the graph; the constants that it reads are guarded
-    it does more, or may        a graph break: it is called once a call, in its place, exactly as eager does
+    a forward that does more    of an `autograd.Function`: forward is followed, if its backward only computes (`followed_functions.py`)
+    else                        a graph break: it is called once a call, in its place, exactly as eager does
 
 `reading.py` says which. With `fullgraph=True` a custom operator stays in the graph in any case, as torch documents it; what an
 `autograd.Function` does outside has no form in a graph, so there it is refused.
@@ -25,10 +26,12 @@ from course_lib import frames
 from course_lib.capture import attributes
 from course_lib.capture.calls.dispatch import CallRule, register
 from course_lib.capture.classes import is_a, is_users
+from course_lib.capture.corners.followed_functions import follow
 from course_lib.capture.corners.reading import Name, Outside, Role, read
 from course_lib.capture.effects import has_changed
+from course_lib.capture.graph import is_constant_argument
 from course_lib.capture.guard_tests import has_literal
-from course_lib.capture.shapes import concrete
+from course_lib.capture.shapes import SYMBOLIC, concrete
 from course_lib.capture.sources import Source, Unsupported
 from course_lib.capture.values import CONSTANT_TYPES, name_of
 
@@ -72,23 +75,52 @@ def call_autograd_function(
     """`cls.apply(...)`: one node of the graph, with a backward of its own, if its code only computes."""
     cls = function.__self__
     name = f"{cls.__name__}.apply"
-    own_context = cls.setup_context is not torch.autograd.Function.setup_context
-    found = Outside()
-    for member in FORWARD:
-        context = member == "setup_context" or not own_context
-        look_at(it, cls, member, Role(context), found)
+    wanted = wants_gradient(args)
     given = Outside()
     for arg in (*args, *kwargs.values()):
         look_at_argument(arg, given)
-    for part in (found, given):
-        refuse(name, part)
-        guard(it, name, part)
-    if wants_gradient(args):
+
+    why = cannot_be_a_node(it, cls, [*args, *kwargs.values()], given)
+    if why and kwargs:
+        raise Unsupported(f"calls {name} with keywords: it {why}", WHAT_TO_DO)
+    if why:
+        if wanted:
+            look_at_backward(it, cls, name, Outside())
+        return follow(it, cls, args, wanted)
+
+    if wanted:
         look_at_backward(it, cls, name, given)
     target: Any = functools.partial(function)
     target.__name__ = f"{cls.__name__}_apply"
     target.__module__ = cls.__module__ if is_users(cls) else "own"
     return it.world.builder.call(target, args, kwargs)
+
+
+def cannot_be_a_node(it: Machine, cls: Any, args: list[Any], given: Outside) -> str:
+    """Why `forward` must be followed, "" if its code only computes. `given`: what functions among the arguments read."""
+    name = f"{cls.__name__}.apply"
+    own_context = cls.setup_context is not torch.autograd.Function.setup_context
+    found = Outside()
+    for member in FORWARD:
+        context = member == "setup_context" or not own_context
+        look_at(it, cls, member, Role(context), found)
+
+    odd = next((arg for arg in tree_leaves(args) if not can_be_argument(arg)), None)
+    if odd is not None:
+        return f"gets a {type(odd).__name__}"
+    try:
+        for part in (found, given):
+            refuse(name, part)
+            guard(it, name, part)
+    except Unsupported as problem:
+        return problem.reason
+    return ""
+
+
+def can_be_argument(value: Any) -> bool:
+    """May a graph hold it as an argument of an operation?"""
+    kinds = (torch.Tensor, *SYMBOLIC, int, float)
+    return is_a(value, kinds) or is_constant_argument(value)
 
 
 def look_at(it: Machine, cls: type, member: str, role: Role, found: Outside) -> None:
