@@ -292,7 +292,7 @@ def watch_ours(run: Callable[[], None]) -> Program:
         for event in recording.of(events.KernelsBuilt)
         for kernel in event.compiled.schedule.kernels
     ]
-    library = sum(isinstance(kernel, ExternKernel) for kernel in built)
+    library = sum(isinstance(kernel, ExternKernel) and kernel.is_library for kernel in built)
     return Program(
         len(recording.graphs),
         len(recording.graph_breaks),

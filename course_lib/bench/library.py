@@ -34,7 +34,7 @@ def library_share(workload: Workload, rounds: int = 10, min_time: float = 0.005)
     calls = []
     for event in trace.of(events.Scheduled):
         for kernel in event.schedule.kernels:
-            if isinstance(kernel, ExternKernel) and kernel.buffers:
+            if isinstance(kernel, ExternKernel) and kernel.is_library and kernel.buffers:
                 calls.append(library_call(kernel))
     if not calls:
         return None

@@ -14,7 +14,7 @@ In PyTorch: `torch/_inductor/ir.py`, where for views and mutation a `TensorBox` 
 import math
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, ClassVar
 
 import sympy
 import torch
@@ -244,6 +244,8 @@ class ExternKernel:
     why: str = ""
     # Bytes that would travel through memory if it were several nodes (`scheduling.streams`)
     bytes_saved: int = 0
+    # False for what is printed here all the same: a stream
+    is_library: ClassVar[bool] = True
 
     @property
     def buffers(self) -> tuple[Buffer, ...]:

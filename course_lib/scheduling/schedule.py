@@ -80,6 +80,12 @@ class Schedule:
         return [kernel for kernel in self.kernels if isinstance(kernel, FusedKernel)]
 
     @property
+    def printed(self) -> list[Kernel]:
+        """The kernels that have a source of ours, in the order of `CompiledGraph.kernels`."""
+        calls = {k for k in self.kernels if isinstance(k, ExternKernel) and k.is_library}
+        return [kernel for kernel in self.kernels if kernel not in calls]
+
+    @property
     def bytes_before(self) -> int:
         """Traffic if each loop node ran alone."""
         calls = [kernel for kernel in self.kernels if isinstance(kernel, ExternKernel)]

@@ -13,7 +13,7 @@ import math
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any
+from typing import Any, ClassVar
 
 import sympy
 import torch
@@ -109,13 +109,14 @@ class Stream:
         return [*found, *self.split.cores, self.split.finish, self.values.tree]
 
 
-@dataclass(eq=False, kw_only=True)
+@dataclass(eq=False, kw_only=True, repr=False)
 class Streamed(ExternKernel):
     """A stream as a node of the program. To the scheduler it is as closed as a library call."""
 
     stream: Stream
     # Of the operations that it is made of
     labels: tuple[str, ...] = ()
+    is_library: ClassVar[bool] = False
 
     @property
     def reads(self) -> set[str]:
@@ -133,10 +134,17 @@ class Streamed(ExternKernel):
     def name(self) -> str:
         return "_".join(["streamed", *self.labels])
 
+    @property
+    def space(self) -> str:
+        """The loops in words."""
+        rows = [loop.size for loop in (*self.stream.batch, self.stream.row)]
+        return f"{rows}, columns [{self.stream.column.size}] in blocks"
+
     def __str__(self) -> str:
-        batch = [loop.size for loop in self.stream.batch]
-        row, column = self.stream.row.size, self.stream.column.size
-        return f"{self.label} over {[*batch, row]}, columns [{column}] in blocks"
+        return f"{self.label} over {self.space}"
+
+    def __repr__(self) -> str:
+        return f"Streamed({self})"
 
 
 class Refused(Exception):

@@ -213,7 +213,7 @@ class Watch:
             self.problems.append(event.why)
         elif isinstance(event, events.Scheduled):
             for kernel in event.schedule.kernels:
-                if isinstance(kernel, ExternKernel):
+                if isinstance(kernel, ExternKernel) and kernel.is_library:
                     self.extern[str(kernel.op)] = kernel.why
                 else:
                     self.ours += 1

@@ -196,6 +196,73 @@ def test_no_matrix_of_scores(name):
     assert differs(compiled, function, inputs) == ""
 
 
+class AsInNanoGPT(torch.nn.Module):
+    """Causal self-attention with a mask in a buffer (github.com/karpathy/nanoGPT, `model.py`)."""
+
+    def __init__(self, width=64, heads=4, longest=192):
+        super().__init__()
+        self.heads = heads
+        self.c_attn = torch.nn.Linear(width, 3 * width)
+        self.c_proj = torch.nn.Linear(width, width)
+        self.attn_dropout = torch.nn.Dropout(0.1)
+        triangle = torch.tril(torch.ones(longest, longest)).view(1, 1, longest, longest)
+        self.register_buffer("bias", triangle)
+
+    def forward(self, x):
+        batch, length, width = x.size()
+        q, k, v = self.c_attn(x).split(width, dim=2)
+        k = k.view(batch, length, self.heads, width // self.heads).transpose(1, 2)
+        q = q.view(batch, length, self.heads, width // self.heads).transpose(1, 2)
+        v = v.view(batch, length, self.heads, width // self.heads).transpose(1, 2)
+        att = (q @ k.transpose(-2, -1)) * (1.0 / math.sqrt(k.size(-1)))
+        att = att.masked_fill(self.bias[:, :, :length, :length] == 0, float("-inf"))
+        att = torch.nn.functional.softmax(att, dim=-1)
+        y = self.attn_dropout(att) @ v
+        return self.c_proj(y.transpose(1, 2).contiguous().view(batch, length, width))
+
+
+class AsInTransformers(torch.nn.Module):
+    """Grouped heads, an added mask, a softmax in float32 (transformers, `eager_attention_forward` of Llama)."""
+
+    def __init__(self, dtype=torch.bfloat16):
+        super().__init__()
+        mask = torch.full((1, 1, M, M), torch.finfo(dtype).min, dtype=dtype).triu(1)
+        self.register_buffer("mask", mask)
+        self.q, self.k, self.v = (torch.nn.Linear(64, n * 16, dtype=dtype) for n in (4, 2, 2))
+
+    def repeated(self, x):
+        batch, few, length, depth = x.shape
+        return x[:, :, None].expand(batch, few, 2, length, depth).reshape(batch, 4, length, depth)
+
+    def forward(self, x):
+        batch, length, _ = x.shape
+        query, key, value = (
+            layer(x).view(batch, length, -1, 16).transpose(1, 2)
+            for layer in (self.q, self.k, self.v)
+        )
+        scores = torch.matmul(query, self.repeated(key).transpose(2, 3)) * 16**-0.5
+        scores = scores + self.mask[:, :, :, : key.shape[-2]]
+        weights = torch.nn.functional.softmax(scores, dim=-1, dtype=torch.float32).to(query.dtype)
+        weights = torch.nn.functional.dropout(weights, p=0.0, training=self.training)
+        return torch.matmul(weights, self.repeated(value)).transpose(1, 2).contiguous()
+
+
+@pytest.mark.parametrize("module", [AsInNanoGPT, AsInTransformers])
+def test_modules_as_libraries_write_them(module):
+    model = module().eval()
+    x = torch.randn(2, M, 64, dtype=next(model.parameters()).dtype)
+    seen = []
+    with events.listener(seen.append), torch.no_grad():
+        got, want = cl.compile(model)(x), model(x)
+        exact = module.forward(model.double(), x.double())
+    (schedule,) = [event.schedule for event in seen if isinstance(event, events.Scheduled)]
+    assert sum(isinstance(kernel, Streamed) for kernel in schedule.kernels) == 1
+    assert all(buffer.numel < 2 * 4 * M * M for k in schedule.kernels for buffer in k.buffers)
+
+    units = 8 * torch.finfo(want.dtype).eps * float(exact.abs().max())
+    assert distance(got, exact) <= 2 * distance(want, exact) + units
+
+
 def scores_returned(q, k, v):
     weights = torch.softmax(q @ k.mT, -1)
     return weights @ v, weights
@@ -349,3 +416,21 @@ def test_random_programs(start):
     outcomes = {seed: check(seed) for seed in range(start, start + 30)}
     assert {seed: each.fault for seed, each in outcomes.items() if each.fault} == {}
     assert sum(each.is_stream for each in outcomes.values()) > 12
+
+
+def test_pictures_and_lists_know_a_stream(tmp_path):
+    inputs = heads(rows=M), heads(), heads()
+    with cl.record() as trace, torch.no_grad():
+        cl.compile(causal)(*inputs)
+    (stream,) = trace.kernels
+    assert (stream.is_library, stream.bytes_saved > 0) == (False, True)
+    # The report shows its source and its loops, the code its call, and the explorer finds a source for each kernel.
+    page = tmp_path / "report.html"
+    trace.report(page)
+    text = page.read_text()
+    assert stream.name in text
+    assert f"columns [{N}] in blocks" in text
+    (compiled,) = [event.compiled for event in trace.of(events.KernelsBuilt)]
+    assert [source.name for source in compiled.kernels] == [stream.name]
+    assert compiled.schedule.printed == [stream]
+    assert trace.explorer() is not None

@@ -15,7 +15,7 @@ from typing import Any
 
 from course_lib import events
 from course_lib.lowering.ir import ExternKernel
-from course_lib.scheduling import Fuse, FusedKernel, Schedule
+from course_lib.scheduling import Fuse, FusedKernel, Kernel, Schedule
 from course_lib.viz.explorer.rows import Lists, Row, Sees
 from course_lib.viz.kit.highlight import highlighted
 from course_lib.viz.kit.style import human_bytes, plural
@@ -103,7 +103,10 @@ class KernelRows:
         return [row for row in every_loop if row.up and row not in in_kernels]
 
     def add_library_call(self, kernel: ExternKernel, traffic: str) -> None:
-        at = self.lists.moment("scheduling", f"{kernel.label} stays a library call")
+        said = f"{kernel.label} stays a library call"
+        if not kernel.is_library:
+            said = f"{kernel.label} is one kernel: {kernel.why}"
+        at = self.lists.moment("scheduling", said)
         row = self.lists.add("groups", kernel.label, kind="library", note=traffic, at=at)
 
         # One loop wrote all its buffers.
@@ -133,12 +136,12 @@ class KernelRows:
 
     def kernels_built(self, event: events.KernelsBuilt) -> None:
         compiled = event.compiled
-        source_of = dict(zip(compiled.schedule.fused, compiled.kernels, strict=True))
+        source_of = dict(zip(compiled.schedule.printed, compiled.kernels, strict=True))
         for kernel, source in source_of.items():
             self.add_source(kernel, source)
         self.add_program(compiled.wrapper_source, source_of)
 
-    def add_source(self, kernel: FusedKernel, source: Any) -> None:
+    def add_source(self, kernel: Kernel, source: Any) -> None:
         """The source of one kernel, and its machine code if that is wanted."""
         language = LANGUAGES[source.language]
         group = self.groups[kernel]
@@ -156,7 +159,7 @@ class KernelRows:
         if self.target:
             self.add_machine_code(source, rows, group)
 
-    def add_program(self, program: str, source_of: dict[FusedKernel, Any]) -> None:
+    def add_program(self, program: str, source_of: dict[Kernel, Any]) -> None:
         """The Python program that allocates memory and calls the kernels."""
         at = self.lists.moment("codegen", "the program around them")
         self.lists.head("code", f"the program of {self.lists.title}", "Python", at=at)

@@ -241,7 +241,7 @@ def kernels_html(compile: Compile, program: Program, budget: Budget) -> str:
     wrapper = budget.code(compiled.wrapper_source, "python")
     parts = [fold("the wrapper: allocates, calls kernels and library", wrapper)]
 
-    for kernel, source in zip(program.schedule.fused, compiled.kernels, strict=False):
+    for kernel, source in zip(program.schedule.printed, compiled.kernels, strict=False):
         code = budget.code(source.source, source.language)
         inner = f'<div id="{anchor(compile, program, kernel)}">{code}</div>'
         title = f"<code>{escape(source.name)}</code> <span class='cl-dim'>{escape(kernel)}</span>"

@@ -35,7 +35,7 @@ def kernels_of(program: Any) -> list[KernelLines]:
         return []
     found = []
     for kernel, group in zip(schedule.kernels, schedule.groups, strict=True):
-        library = is_extern(kernel)
+        library = is_extern(kernel) and kernel.is_library
         name = kernel.label.removesuffix(".default") if library else kernel.name
         space = "" if library else kernel.space
         found.append(

@@ -67,7 +67,9 @@ def works_of(recording: Any, index: int = 0) -> list[Work]:
         if is_extern(kernel):
             name = op_name(kernel.origins[0]) if kernel.origins else kernel.label
             operations = sum(map(library_operations, kernel.origins))
-            found.append(Work(bare(name), operations, group.traffic, True))
+            if not kernel.is_library:
+                name = kernel.name
+            found.append(Work(bare(name), operations, group.traffic, kernel.is_library))
         else:
             operations = operations_of(kernel, buffers)
             found.append(Work(kernel.name, operations, group.traffic, False))

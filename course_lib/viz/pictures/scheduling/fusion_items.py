@@ -130,7 +130,7 @@ def item_of_kernel(kernel: Any) -> Item:
 
 def loop_of(node: Any) -> Loop:
     if is_extern(node):
-        return Loop("library call", label_of(node))
+        return Loop("library call" if node.is_library else node.space, label_of(node))
 
     ranges = "×".join(map(str, node.ranges)) or "1"
     reduced = "×".join(map(str, getattr(node, "reduced", ())))
