@@ -79,7 +79,7 @@ def parser() -> argparse.ArgumentParser:
 
 def a_line_each(prog: str) -> argparse.HelpFormatter:
     """Help in which each command stands beside what it does, in 80 columns where the terminal has no more."""
-    return argparse.HelpFormatter(prog, max_help_position=16)
+    return argparse.HelpFormatter(prog, max_help_position=18)
 
 
 if __name__ == "__main__":
