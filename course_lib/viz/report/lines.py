@@ -114,7 +114,7 @@ def line_of_guard(cause: Any, compile: Compile) -> str:
 
 
 def arguments_of(compile: Compile) -> str:
-    """What no line of the program asked for: what a call passes is tested whenever it is a tensor or a number."""
+    """In place of a line: the guard tests an argument. No line asks for that; each tensor and number that a call passes is tested."""
     if ", from line " in compile.title:
         return f"what was at hand where <code>{escape(compile.title)}</code> begins"
 

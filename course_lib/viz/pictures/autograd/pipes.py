@@ -167,7 +167,7 @@ def draw_feed(svg: Svg, pipe: float, middle: float, lane: int, is_first: bool) -
 
 
 def draw_detour(svg: Svg, pipe_end: float, to: float, middle: float, lane: int) -> None:
-    """The arrow to a pipe that is not the next: below those between."""
+    """The arrow to a pipe further on, which passes below the pipes between."""
     start = pipe_end + 8 + 5 * lane
     end = to - 9 - 4 * lane
     y = middle + THICKEST / 2 + 30 + LANE * lane

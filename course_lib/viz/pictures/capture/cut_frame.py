@@ -245,7 +245,7 @@ class Block:
 
     @property
     def torn(self) -> float:
-        """The height of what stands between it and what is below."""
+        """px: the torn edge below this block, with a box for each thing that Python does there."""
         in_python = len(self.piece.in_python) if self.piece else 0
         return TORN + BOX * max(1, in_python)
 

@@ -149,10 +149,10 @@ _watched: dict[Check, CodeType] = {}
 
 def watch(check: Check) -> None:
     """Let a check tell each time it is asked. The hook holds its function, so the function stays and gets another body.
-    A function that somebody else wrote (an exercise's) is left alone: who knows what else calls it."""
-    own = isinstance(check.function, FunctionType) and check.function.__globals__ is getattr(
-        check, "names", None
-    )
+
+    A function of somebody else's (an exercise's answer) is left alone: other code may call it."""
+    namespace = getattr(check, "names", None)
+    own = isinstance(check.function, FunctionType) and check.function.__globals__ is namespace
     if check in _watched or not own:
         return
     _watched[check] = check.function.__code__

@@ -57,7 +57,7 @@ NO_LAUNCH = {
     "aten::t",
     "aten::detach",
 }
-"""What starts nothing: memory is found, or looked at in another way."""
+"""Operators that start no kernel: they only allocate memory, or give a view of it."""
 
 
 def launches(call: Callable[[], Any]) -> list[Launch]:
