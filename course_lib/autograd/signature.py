@@ -151,15 +151,15 @@ class Owner(NamedTuple):
     """Whom memory belongs to: an input, or a value of the graph."""
 
     of_input: bool
-    # Of the input, or of the value
+    # The number of the input, or of the value
     number: int
     tensor: torch.Tensor
-    # The captured program's own, if it is that which says how parts lie in it
+    # The same tensor as the captured program had it, if its layout says how parts lie in the memory
     captured: Any
 
 
 class Mate(NamedTuple):
-    """One of several results in the same memory, and the captured program's own."""
+    """One of several results in the same memory, and the same tensor as the captured program had it."""
 
     tensor: torch.Tensor
     captured: Any

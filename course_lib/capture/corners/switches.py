@@ -50,10 +50,10 @@ def is_compiling(it: Machine) -> bool:
 
 
 def without_subclasses(it: Machine) -> Any:
-    """Switch `__torch_function__` of tensor subclasses off: nothing to a graph, which has none of these.
+    """`torch._C.DisableTorchFunctionSubclass()`: the graph has no tensor subclasses, so torch's own code may do it without effect.
 
-    Where the user's code does it, there may be one, at which the graph ends: then the switch must be turned in the real
-    world, too.
+    In the user's code it raises Unsupported: the program may have a subclass, at which the graph ends, and then the switch must be
+    turned in the real world, too.
     """
     if not re.match(INSTALLED, it.code.co_filename):
         raise Unsupported("switches `__torch_function__` off, which is for tensor subclasses")

@@ -72,17 +72,22 @@ class Container:
         return "len({})" if self.is_builtin else f"{self.base_name}.__len__({{}})"
 
     def key_source(self, place: int) -> Source:
-        """Where the key at this place is found."""
-        return Source(f")][{place}]", self.source, f"[*{self.dict_class}.keys(")
+        """Where the key at this place is found: `[*dict.keys(d)][2]`."""
+        return Source(f")][{place}]", self.source, before=f"[*{self.dict_class}.keys(")
 
     def item_source(self, place: int, key: Any) -> Source:
-        """Where the item under `key`, the one at this place, is found."""
+        """Where the item under `key`, the one at this place, is found: `d["a"]`.
+
+        A key that cannot be written down is passed by: `[*dict.values(d)][2]`. A class of the user's may have a `__getitem__` of its
+        own, which is passed by, too: `dict.__getitem__(d, "a")`.
+        """
         if not has_literal(key):
-            return Source(f")][{place}]", self.source, f"[*{self.dict_class}.values(")
+            return Source(f")][{place}]", self.source, before=f"[*{self.dict_class}.values(")
         if self.is_builtin or self.base is tuple:
             return self.source.item(key)
         kind = "dict" if self.is_keyed else self.base_name
-        return Source(f", {key!r})", self.source, f"{kind}.__getitem__(", f"[{key!r}]")
+        lookup = f"{kind}.__getitem__("
+        return Source(f", {key!r})", self.source, before=lookup, pretty=f"[{key!r}]")
 
 
 def container(world: World, obj: Any, source: Source) -> Any:

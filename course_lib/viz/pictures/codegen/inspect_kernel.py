@@ -4,7 +4,7 @@ In:  a printed kernel (`CompiledGraph.kernels`); a target ("sm_90", "gfx942"; fo
 Out: name of the representation → its text. Triton: `ttir`, `ttgir`, `llir`, `ptx` (or `amdgcn`), and `sass` where NVIDIA's
      disassembler is found. C++: `asm`.
 
-No GPU is needed. Triton compiles or interprets, as it was first imported; so this asks a Python process of its own.
+No GPU is needed. Triton decides when it is first imported whether it compiles or interprets, so another Python process is asked.
 
 In PyTorch: `TORCH_LOGS=output_code` and `TORCHINDUCTOR_FORCE_DISABLE_CACHES=1` with Triton's `TRITON_KERNEL_DUMP=1`.
 """
