@@ -74,12 +74,15 @@ def turned() -> list[tuple[str, str]]:
 
 
 def random() -> Callable[[], object]:
-    """Set torch's generators of random numbers as they stand now."""
-    states = [
-        (generator, generator.get_state())
-        for generator in (torch.default_generator, *torch.cuda.default_generators)
-    ]
-    return lambda: [generator.set_state(state) for generator, state in states]
+    """A function that puts torch's generators of random numbers back to where they stand now."""
+    generators = (torch.default_generator, *torch.cuda.default_generators)
+    states = [generator.get_state() for generator in generators]
+
+    def restore() -> None:
+        for generator, state in zip(generators, states, strict=True):
+            generator.set_state(state)
+
+    return restore
 
 
 def is_ordinary() -> bool:

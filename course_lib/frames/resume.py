@@ -208,10 +208,11 @@ ENDS = ("JUMP", "RETURN_VALUE", "RERAISE", "RAISE_VARARGS")
 def live(code: CodeType) -> dict[int, frozenset[str]]:
     """For each instruction's offset the local variables that may be read from there on, before they are written."""
     program, table = instructions(code), exception_table(code)
-    handlers = {
-        i.offset: [entry.target for entry in table if entry.start <= i.offset < entry.end]
-        for i in program
-    }
+    handlers: dict[int, list[int]] = {}
+    for i in program:
+        covering = [entry for entry in table if entry.start <= i.offset < entry.end]
+        handlers[i.offset] = [entry.target for entry in covering]
+
     at: dict[int, frozenset[str]] = {}
     before = None
 

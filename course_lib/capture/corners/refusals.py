@@ -86,9 +86,9 @@ def holds(dtype: torch.dtype, number: float) -> bool:
 def shared(written: list[Any], tensors: list[torch.Tensor]) -> bool:
     """Does a write change elements that another tensor shows at other places, or that its own tensor shows twice?"""
     tensors_written = [x for x in written if isinstance(x, torch.Tensor)]
-    return any(
-        shows_twice(x) or any(overlaps(x, other) for other in tensors) for x in tensors_written
-    )
+    if any(map(shows_twice, tensors_written)):
+        return True
+    return any(overlaps(x, other) for x, other in itertools.product(tensors_written, tensors))
 
 
 def shows_twice(tensor: torch.Tensor) -> bool:

@@ -90,8 +90,12 @@ def run_as_it_is(function: Any) -> Any:
 
 
 def compile_inside(it: Machine, model: Any = None, **options: Any) -> Any:
-    """`torch.compile(model)` inside: the model is part of this graph."""
-    return (lambda model: model) if model is None else model
+    """`torch.compile(model)` inside: the model is part of this graph. Without a model it is a decorator that does nothing."""
+
+    def decorate(decorated: Any) -> Any:
+        return decorated
+
+    return decorate if model is None else model
 
 
 def evaluate_annotations(it: Machine, annotate: Any, *args: Any, **kwargs: Any) -> Any:

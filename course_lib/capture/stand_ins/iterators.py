@@ -81,7 +81,9 @@ def upcoming(real: Any, parts: list[Any]) -> list[Any]:
     if any(hasattr(arg, "__next__") and type(arg) not in ITERATORS for arg in args):
         raise TypeError("a look ahead would take something")
 
-    again = make(*[iter(upcoming(arg, parts)) if type(arg) in ITERATORS else arg for arg in args])
+    # the same iterator once more, over copies of the iterators that it takes from
+    copies = [iter(upcoming(arg, parts)) if type(arg) in ITERATORS else arg for arg in args]
+    again = make(*copies)
     if state and state[0] is not None:
         again.__setstate__(state[0])
     return list(again)
