@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 PLAIN: dict[Any, Any] = {}
 ORDERED: collections.OrderedDict[Any, Any] = collections.OrderedDict()
-METHODS: dict[type, str] = {
+VIEW_METHODS: dict[type, str] = {
     type(getattr(made, method)()): method
     for made in (PLAIN, ORDERED)
     for method in ("keys", "values", "items")
@@ -39,9 +39,9 @@ def view_of_dict(world: World, view: Any, source: Source) -> Any:
     if world.is_opaque(mapping):
         return GO_ON
     world.assume_type(view, source)
-    made = getattr(mapping, METHODS[type(view)])()
+    made = getattr(mapping, VIEW_METHODS[type(view)])()
     return world.know(made, view, source).stand_in
 
 
 HELPERS["viewed"] = viewed
-OF_TYPE |= dict.fromkeys(METHODS, view_of_dict)
+OF_TYPE |= dict.fromkeys(VIEW_METHODS, view_of_dict)

@@ -26,8 +26,8 @@ from course_lib.capture.values import CONSTANT_TYPES, storages
 if TYPE_CHECKING:
     from course_lib.capture.machine import Machine
 
-WHAT_TO_DO = "call it outside the compiled function"
-OWN = "_course_"
+CALL_OUTSIDE = "call it outside the compiled function"
+OWN_PREFIX = "_course_"
 """How the names begin under which a context keeps what torch's keeps elsewhere."""
 
 
@@ -123,7 +123,7 @@ def attached(plan: Plan) -> Callable[..., Any]:
 def follow(it: Machine, cls: Any, args: list[Any], wanted: bool) -> Any:
     """Interpret `forward`. Where gradients are wanted, its results are those of a node that has the user's backward."""
     if torch._C._functorch.peek_interpreter_stack() is not None:
-        raise Unsupported(f"calls {cls.__name__}.apply within a transform", WHAT_TO_DO)
+        raise Unsupported(f"calls {cls.__name__}.apply within a transform", CALL_OUTSIDE)
 
     asked = tuple(is_a(arg, torch.Tensor) and arg.requires_grad for arg in args)
     context = FunctionContext(asked)
@@ -154,7 +154,7 @@ def method(it: Machine, cls: Any, name: str) -> Any:
     found = it.call(getattr, cls, name)
     if not is_a(found, types.FunctionType):
         raise Unsupported(
-            f"calls {cls.__name__}.apply, whose {name} is a {type(found).__name__}", WHAT_TO_DO
+            f"calls {cls.__name__}.apply, whose {name} is a {type(found).__name__}", CALL_OUTSIDE
         )
     return found
 
@@ -194,7 +194,7 @@ def refuse_shared_memory(cls: Any, args: list[Any], tensors: list[torch.Tensor])
     of_arguments = storages([arg for arg in args if is_a(arg, torch.Tensor)])
     if of_arguments.keys() & storages(tensors).keys() or len(storages(tensors)) < len(tensors):
         raise Unsupported(
-            f"calls {cls.__name__}.apply, which gives a view of an argument", WHAT_TO_DO
+            f"calls {cls.__name__}.apply, which gives a view of an argument", CALL_OUTSIDE
         )
 
 
@@ -221,7 +221,7 @@ def plan_of(
 
     attributes = {}
     for name, value in own_dict(context).items():
-        if name == "needs_input_grad" or name.startswith(OWN):
+        if name == "needs_input_grad" or name.startswith(OWN_PREFIX):
             continue
         if not all(map(can_be_kept, tree_leaves(value))) or is_shared(it, args, value):
             refuse_if_read(cls, name, value)
@@ -280,7 +280,7 @@ def refuse_if_read(cls: Any, name: str, value: Any) -> None:
     is_wrapped = code is None or "torch" in code.co_filename.replace("\\", "/").split("/")
     if is_wrapped or name in names_in(code):
         what = f"keeps a {type(value).__name__} for backward (ctx.{name})"
-        raise Unsupported(f"calls {cls.__name__}.apply, which {what}", WHAT_TO_DO)
+        raise Unsupported(f"calls {cls.__name__}.apply, which {what}", CALL_OUTSIDE)
 
 
 def names_in(code: types.CodeType) -> set[str]:
