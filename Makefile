@@ -56,10 +56,13 @@ $(BIN)/python:
 INSTRUCTOR := $(ENV)/.course-instructor
 nbgrader = $(BIN)/jupyter labextension $(1) --level=sys_prefix @jupyter/nbgrader >/dev/null 2>&1 || true
 
+# A command that is silent for minutes, with a dot for every ten seconds.
+waiting = { (while sleep 10; do printf .; done) & dots=$$!; $(1); status=$$?; kill $$dots 2>/dev/null; echo; [ $$status -eq 0 ]; }
+
 # torch first and pinned: the newest torch with all of CUDA is several GB. A torch that is there already stays.
 $(STAMP): pyproject.toml course_lib/grading/kernelspec.py $(wildcard course_lib/*/_*.c) | $(BIN)/python
-	@$(BIN)/python -c "import importlib.metadata as m; m.version('torch')" 2>/dev/null || { echo "Installing $(CHOSEN_TORCH)"; $(PIP) "$(CHOSEN_TORCH)"; }
-	@echo "Installing course_lib and what the course needs"; $(PIP) -e '.[$(EXTRAS)]' $$($(BIN)/python course_lib/versions.py)
+	@$(BIN)/python -c "import importlib.metadata as m; m.version('torch')" 2>/dev/null || { echo "Step 1 of 2: $(CHOSEN_TORCH), 200 MB to several GB. This takes some minutes; a dot is ten seconds."; $(call waiting,$(PIP) "$(CHOSEN_TORCH)"); }
+	@echo "Step 2 of 2: course_lib, JupyterLab and what else the course needs. Again some minutes."; $(call waiting,$(PIP) -e '.[$(EXTRAS)]' $$($(BIN)/python course_lib/versions.py))
 	@$(BIN)/python course_lib/grading/kernelspec.py >/dev/null
 	@$(BIN)/python course_lib/grading/lab_saves.py >/dev/null
 	@$(BIN)/jupyter labextension disable --level=sys_prefix "@jupyterlab/apputils-extension:announcements" >/dev/null 2>&1 || true # no question about news

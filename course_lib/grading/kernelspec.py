@@ -1,10 +1,12 @@
 """Install the course's kernel for JupyterLab: `python course_lib/grading/kernelspec.py` (`make setup` does it).
 
-In:  the environment that this Python belongs to. Out: its kernel `course`.
+In:  the environment that this Python belongs to. Out: its kernel `course`, and the one setting of Lab that the lessons want.
 
 It is ipykernel, but for one word. A kernel tells Lab its Python version, `3.11.7`, and Lab writes that into each notebook that is
 opened. Then opening a lesson would change a file of the course on every machine with another version. So this kernel says `3`,
 which the stored notebooks say, too (`LANGUAGE_INFO` of `notebooks`).
+
+The setting: long lines of code go on in the next line. Else Lab cuts them off in a window of 1280 pixels, in one cell of six.
 
 This file imports nothing of the package, so that `make setup` need not load torch.
 """
@@ -47,7 +49,31 @@ def with_launch(argv: list[str]) -> list[str]:
     return [*argv[:place], "-c", LAUNCH, *argv[place + 2 :]]
 
 
+WRAPPED = {
+    "@jupyterlab/notebook-extension:tracker": {
+        "codeCellConfig": {"lineNumbers": False, "lineWrap": True}
+    }
+}
+
+
+def wrap_long_lines(prefix: str = sys.prefix) -> Path:
+    """Have Lab fold long lines of code, unless a setting of this environment says something else about them already."""
+    path = Path(prefix, "share", "jupyter", "lab", "settings", "overrides.json")
+    settings = {}
+    if path.exists():
+        try:
+            settings = json.loads(path.read_text(encoding="utf-8"))
+        except (OSError, ValueError):
+            return path  # somebody's file, which only they can mend
+
+    if isinstance(settings, dict):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(json.dumps(WRAPPED | settings, indent=1) + "\n", encoding="utf-8")
+    return path
+
+
 if __name__ == "__main__":
     # run as a file, the folder of this file stands first on the path, and `answers` or `checks` could be found by mistake
     sys.path[:1] = []
     print(install())
+    print(wrap_long_lines())

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from course_lib.grading.handed_out import is_committed
-from course_lib.grading.kernelspec import LAUNCH, install, with_launch
+from course_lib.grading.kernelspec import LAUNCH, WRAPPED, install, with_launch, wrap_long_lines
 from course_lib.grading.notebooks import KERNELSPEC, LANGUAGE_INFO, Lesson, read
 
 ROOT = Path(__file__).parents[2]
@@ -73,3 +73,36 @@ def test_the_kernel_is_ipykernels_with_other_first_words():
 
 def test_the_reader_keeps_what_lab_wrote():
     assert read(STORED[0]).metadata["language_info"] == LANGUAGE_INFO
+
+
+def test_lab_folds_long_lines_of_code(tmp_path):
+    path = wrap_long_lines(str(tmp_path))
+    (setting,) = json.loads(path.read_text(encoding="utf-8")).values()
+    assert setting["codeCellConfig"]["lineWrap"] is True
+    assert path.parts[-4:-1] == ("jupyter", "lab", "settings")
+
+
+def test_settings_that_are_there_stay(tmp_path):
+    path = wrap_long_lines(str(tmp_path))
+    mine = {key: {"codeCellConfig": {"lineWrap": False}} for key in WRAPPED} | {"other": {"a": 1}}
+    path.write_text(json.dumps(mine), encoding="utf-8")
+    wrap_long_lines(str(tmp_path))
+    assert json.loads(path.read_text(encoding="utf-8")) == mine
+
+    path.write_text("{not json", encoding="utf-8")
+    wrap_long_lines(str(tmp_path))
+    assert path.read_text(encoding="utf-8") == "{not json"
+
+
+def test_lab_knows_the_setting_that_folds_lines():
+    """The name is that of the installed JupyterLab's own schema."""
+    schemas = Path(sys.prefix, "share/jupyter/lab/schemas")
+    (key,) = WRAPPED
+    package, plugin = key.split(":")
+    schema = schemas / package / f"{plugin}.json"
+    if not schema.is_file():
+        pytest.skip("JupyterLab is not installed here")
+    known = json.loads(schema.read_text(encoding="utf-8"))["properties"]["codeCellConfig"][
+        "default"
+    ]
+    assert "lineWrap" in known
