@@ -95,7 +95,7 @@ def test_the_second_size_builds_nothing(fresh_cache, by_numbers):
     assert kernel.sizes == (33, 77) and "j < n1" in kernel.source and "/ (float)n1" in kernel.source
 
 
-def test_kernels_in_triton_take_them_too():
+def test_kernels_in_triton_take_them_too(by_numbers):
     norm = cl.compile(
         lambda x: F.layer_norm(x, x.shape[-1:]) * 2, dynamic=True, options={"codegen": "triton"}
     )
