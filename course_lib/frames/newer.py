@@ -3,7 +3,7 @@
 In:  the Python that runs.
 Out: the classes of a t-string (3.14), and lazy imports (3.15). Where Python has none, nothing is an instance of them.
      What evaluates annotations in a namespace of its own (3.14); where Python has none, it is never called.
-     What Python says of `f(*0)`, `f(**0)` and `a, b = 1, 2, 3`.
+     Python's messages for `f(*0)`, `f(**0)` and `a, b = 1, 2, 3`, and whether `locals()` gives one dict.
 
 In PyTorch: `torch/_dynamo/symbolic_convert.py` asks `sys.version_info` in each instruction's method.
 """
@@ -28,8 +28,12 @@ TEMPLATES = {Interpolation, Template} - {Nowhere}
 LazyImport: Any = getattr(types, "LazyImportType", Nowhere)
 
 
+LOCALS_ARE_ONE_DICT = sys.version_info < (3, 13)
+"""Do all calls of `locals()` in one frame give the same dict?"""
+
+
 def message_of(call: Callable[[], Any]) -> str:
-    """What Python says where the argument behind the stars is of a wrong kind; for any function and any type."""
+    """Python's message for an argument of a wrong kind behind the stars, with {function} and {type} for those of the call."""
     try:
         call()
     except TypeError as error:
@@ -38,13 +42,13 @@ def message_of(call: Callable[[], Any]) -> str:
 
 
 NOT_ITERABLE = message_of(lambda: len(*0))  # type: ignore[misc]
-"""Of `f(*0)`; 3.15 does not name the function."""
+"""The message for `f(*0)`; 3.15 does not name the function."""
 NO_MAPPING = message_of(lambda: len(**0))  # type: ignore[call-arg, arg-type]
-"""Of `f(**0)`."""
+"""The message for `f(**0)`."""
 
 
 def too_many_to_unpack(expected: int, value: Any) -> str:
-    """Of `a, b = value`. Since 3.14 it also tells how many there are, where that is known without counting."""
+    """The message for `a, b = value`. Since 3.14 it also says how many there are, where that is known without counting."""
     message = f"too many values to unpack (expected {expected}"
     if sys.version_info >= (3, 14) and type(value) in (tuple, list, dict):
         message += f", got {len(value)}"

@@ -119,6 +119,17 @@ def test_no_module_breaks_the_convention(root, find):
     assert found == {}
 
 
+def test_only_frames_knows_how_versions_of_python_differ(root):
+    package = root / "course_lib"
+    asking = [
+        str(path.relative_to(package))
+        for room in (*ROOMS, "lowering", "scheduling", "codegen")
+        for path in (package / room).rglob("*.py")
+        if re.search(r"version_info\s*[<>=]", path.read_text(encoding="utf-8"))
+    ]
+    assert [path for path in asking if not path.startswith("frames/")] == []
+
+
 def test_flags_are_named(root):
     found = {
         path.name: lines

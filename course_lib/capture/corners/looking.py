@@ -29,6 +29,7 @@ from course_lib.capture.shapes import concrete
 from course_lib.capture.sources import Imported, Source, Unsupported, lists_variables
 from course_lib.capture.stand_ins.slots import is_full
 from course_lib.capture.values import CONSTANT_TYPES
+from course_lib.frames.newer import LOCALS_ARE_ONE_DICT
 
 if TYPE_CHECKING:
     from course_lib.capture.machine import Machine
@@ -37,7 +38,7 @@ if TYPE_CHECKING:
 
 
 def local_variables(it: Machine) -> dict[str, Any]:
-    """`locals()`: the variables that have a value. Before Python 3.13 all calls of `locals` in a frame give the same dict."""
+    """`locals()`: the variables that have a value."""
     if it.names is not None:  # a class body
         return it.names
 
@@ -57,10 +58,10 @@ def local_variables(it: Machine) -> dict[str, Any]:
         if value is not MISSING:
             found[name] = value
 
-    if sys.version_info >= (3, 13):
+    if not LOCALS_ARE_ONE_DICT:
         return found
 
-    # one dict, which each call brings up to date
+    # each call brings the one dict up to date
     kept: dict[str, Any] = vars(it).setdefault("kept_locals", {})
     for name in names.keys() - found.keys():
         kept.pop(name, None)
