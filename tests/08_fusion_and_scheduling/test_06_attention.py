@@ -160,7 +160,7 @@ STREAMS = {
     "linear": (linear, lambda: (heads(rows=M), heads(), heads())),
     "weights over their sum": (sums_of_scores, lambda: (heads(rows=M), heads(), heads())),
     "turned": (turned, lambda: (heads(rows=M), heads(), heads())),
-    "matrices": (plain, lambda: tuple(torch.randn(n, D) for n in (M, N, N))),
+    "matrices": (plain, lambda: tuple(torch.randn(n, D) for n in (3 * M, 2 * N, 2 * N))),
     "wide values": (plain, lambda: (heads(rows=M), heads(), torch.randn(B, H, N, 50))),
 }
 
