@@ -1,5 +1,6 @@
 """The guard tree and the recompile timeline say what happened."""
 
+import html
 import re
 import warnings
 
@@ -105,6 +106,24 @@ def test_every_guard_stands_in_the_tree_with_its_cost():
     assert list(costs) == list(made.guards) and all(seconds >= 0 for seconds in costs.values())
     picture = viz.guard_tree(made.guards, costs=costs)
     assert picture.body.count("<svg") == 1 and ".weight" in str(picture)
+
+
+def test_every_test_of_the_tree_is_read_whole_without_a_mouse():
+    """What the drawing shortens and tells in a tip stands in a table below, which opens by the keyboard."""
+    guards = cl.explain(Block())(X).guards
+    body = viz.guard_tree(guards).body
+    drawing, table = body.replace("<wbr>", "").split("</svg>")
+    tips = {html.unescape(tip) for tip in re.findall(r"<title>(.*?)</title>", drawing)}
+    cells = {html.unescape(cell) for cell in re.findall(r"<code>(.*?)</code>", table)}
+    shortened = {tip for tip in tips if " " in tip}  # others are names of the path, drawn whole
+    assert shortened and shortened <= cells
+    assert "<details><summary>All tests in full</summary>" in table
+
+
+def test_a_cost_below_what_can_be_measured_is_not_called_nothing():
+    guards = cl.explain(Block())(X).guards
+    body = viz.guard_tree(guards, costs=dict.fromkeys(guards, 0.0)).body
+    assert "under 1 ns" in body and ">0 ns<" not in body
 
 
 def test_two_objects_where_one_was_is_said_in_words():

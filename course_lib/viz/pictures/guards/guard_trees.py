@@ -15,8 +15,9 @@ from typing import Any
 
 from course_lib.capture import literal
 from course_lib.viz.kit.asked import GUARDS, TEXT, having, takes
-from course_lib.viz.kit.style import SMALL, Picture, human_seconds, plural
+from course_lib.viz.kit.style import SMALL, Picture, escape, human_seconds, plural
 from course_lib.viz.kit.svg import Svg, middle, shorten, text_width
+from course_lib.viz.kit.tables import html_table
 from course_lib.viz.pictures.guards.guard_tables import about, readable, told
 
 
@@ -69,6 +70,8 @@ def steps_of(guard: Any) -> list[str]:
 # ---- what a test costs ----------------------------------------------------------------------------------------------
 
 REPEATS, CALLS = 5, 2000
+RESOLUTION = 1e-9
+"""seconds: what is less is noise in the mean of so many calls."""
 
 
 @takes(check=having("the check of an entry (of the compiler)", "guards", "parameters", "function"))
@@ -122,8 +125,27 @@ def guard_tree(
         alt += f" One did not hold: {drawing.why}."
         caption += " The broken branch leads to the guard that did not hold."
 
-    body = f'<div class="cl-scroll">{drawing.svg.render(alt)}</div>'
+    body = f'<div class="cl-scroll" tabindex="0">{drawing.svg.render(alt)}</div>{in_full(drawing.rows)}'
     return Picture(body, caption, alt, "\n".join(drawing.text), ("guards", "break"))
+
+
+def in_full(rows: Iterable[Row]) -> str:
+    """All tests as a table that opens: what a tip of the drawing holds can be reached by the keyboard here."""
+    cells = []
+    for row in rows:
+        guards = row.branch.guards
+        if guards:
+            tests = readable("; ".join(dict.fromkeys(map(required, guards))))
+            cells.append((in_code(about(guards[0])), in_code(tests)))
+
+    if not cells:
+        return ""
+    table = html_table(cells, ["object", "test"])
+    return f"<details><summary>All tests in full</summary>{table}</details>"
+
+
+def in_code(text: str) -> str:
+    return f"<code>{escape(text)}</code>"
 
 
 class TreeDrawing:
@@ -208,7 +230,9 @@ class TreeDrawing:
         length = max(2.0, BAR * took / self.most)
         x = self.cost + 12
         self.svg.box(x, self.y + 5, length, 11, "guards", radius=2, strength=0.45)
-        self.svg.text(x + 6 + length, self.y + 15, human_seconds(took), SMALL)
+        # Less than the clock can tell from nothing is no "0 ns"
+        shown = human_seconds(took) if took >= RESOLUTION else "under 1 ns"
+        self.svg.text(x + 6 + length, self.y + 15, shown, SMALL)
 
     def draw_failure(self) -> None:
         """A row of its own below the guard that did not hold."""
