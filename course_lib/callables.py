@@ -73,7 +73,7 @@ def has_own_frame(function: Callable[..., Any]) -> bool:
 def others_trace() -> bool:
     """Is this call another tracer's matter: torch.compile's, `torch.jit.trace`'s, `torch.fx`'s, or forward-mode derivatives'?
 
-    Each would see a compiled kernel as nothing it knows: it gets the original program.
+    None of them could look into a compiled kernel, so it is given the original program.
     """
     return (
         is_dynamo_compiling()

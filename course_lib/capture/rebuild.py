@@ -146,7 +146,7 @@ class Rebuilder:
         return self.hoist(known.stand_in, known.source.expr)
 
     def fetch_twin(self, known: Known) -> str:
-        """What `cl.compile` gave for a module, where the program met that; else "". The program knows no other object."""
+        """The compiled twin of a module, if the program met the twin and not the module itself; else ""."""
         twin = known.source.base
         if known.source.before != "model_of(" or twin is None:
             return ""

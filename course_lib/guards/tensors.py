@@ -71,7 +71,7 @@ def looks_of(guard: Guard) -> LooksLike | None:
 
 @functools.cache
 def in_c() -> Any:
-    """The module `_tensors.c`, told how to read this torch's tensors; None (Python asks then) where that cannot be."""
+    """The module `_tensors.c`, after it was told how to read this torch's tensors. None if it cannot be had: then Python asks."""
     try:
         library = ctypes.CDLL(str(next(Path(torch.__file__).parent.glob("lib/libtorch_cpu.*"))))
         names = [*(f"aoti_torch_get_{name}" for name in READERS), *READERS_OF_CXX]

@@ -118,7 +118,8 @@ def change_tensor(it: Machine, tensor: torch.Tensor, name: str, new: Any = MISSI
         raise Unsupported(f"changes the attribute '{name}' of a tensor")
 
     it.world.store(tensor, name, new)
-    if new is MISSING and known is None:  # made with it
+    if new is MISSING and known is None:
+        # The program made the tensor, and gave it this attribute. Nothing is left to be done outside.
         del it.world.stored[id(tensor), name]
 
 

@@ -263,7 +263,7 @@ NOW = "shape dtype ndim size itemsize nbytes strides T real imag".split()
 
 
 def attribute_now(value: Array, name: str) -> Any:
-    """Of an array of constants."""
+    """`array.name`, of an array of constants."""
     if name not in NOW:
         refuse(f"reads the attribute '{name}' of an array of NumPy")
     return arrays.given(getattr(value.in_python(), name), [value])

@@ -59,6 +59,7 @@ class Instances(Assumptions):
         if found is MISSING:
             return self._fill_slot(known, attributes, name)
 
+        # A path cannot say `instance.name` for a name that a property of the class hides, or that is no identifier.
         slot = member_of(type(known.real), name)
         hidden = hasattr(type(slot), "__set__") or not name.isidentifier()
         source = self.own(known, "__dict__").item(name) if hidden else self.own(known, name)
