@@ -355,4 +355,7 @@ def test_a_fault_with_formulas_stops_no_program(monkeypatch):
 def test_pictures_and_the_report_show_symbols():
     trace = compiled_and_run(PROGRAMS["softmax"], [(3, 5), (4, 7)])
     assert "s0" in str(trace.loops())
-    assert "j + i*s1" in report(trace)
+    page = report(trace)
+    assert "j + i*s1" in page
+    assert "One program for all sizes. In the recorded call s0 = 3, s1 = 5." in page
+    assert "4*s1 &lt;= 131072 is True" in page

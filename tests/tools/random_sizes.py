@@ -452,7 +452,10 @@ def pairs(seed: int, said: Counter[str], codegen: str = "auto") -> list[str]:
             said["raises in eager"] += 1
             continue
 
-        inside = any(all(eval(text, {"inputs": inputs}) for text in texts) for texts in entries)
+        inside = any(
+            all(eval(text, {"inputs": inputs, "torch": torch}) for text in texts)
+            for texts in entries
+        )
         with cl.record() as trace:
             wrong = difference(outcome(compiled, inputs, train), want)
         made = trace.of(events.GuardsMade)

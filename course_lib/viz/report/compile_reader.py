@@ -149,6 +149,10 @@ class Reader:
                 build.fell_back = event.why
             case events.FellBack():
                 build.no_cuda_graph = event.why
+            case events.SizesAreSymbols():
+                build.sizes = event.sizes
+            case events.SizesAreNumbers():
+                build.why_numbers = event.why
             case events.JointTraced():
                 build.joint = event.graph
                 self.find_owner(build)

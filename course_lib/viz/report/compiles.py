@@ -47,6 +47,10 @@ class Build:
     fell_back: str = ""
     no_cuda_graph: str = ""
     """Why its kernels are started one by one, though a CUDA graph was asked for."""
+    sizes: Any = None
+    """If it is one program for all sizes: the `Sizes`."""
+    why_numbers: str = ""
+    """If it is not, though sizes are symbolic: why."""
     seconds: dict[str, float] = field(default_factory=dict)
 
     @property

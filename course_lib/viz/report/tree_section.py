@@ -147,6 +147,7 @@ def build_html(compile: Compile, build: Build, number: int, budget: Budget) -> l
     if len(compile.builds) > 1:
         sizes = f"<span class='cl-dim'>{escape(sizes_of(build))}</span>"
         parts.append(f"<p><b>Built for sizes {number + 1}</b> {sizes}</p>")
+    parts += in_all_sizes(build)
     if build.fell_back:
         parts.append(torn(f"The graph runs operation by operation: {build.fell_back}"))
 
@@ -157,6 +158,21 @@ def build_html(compile: Compile, build: Build, number: int, budget: Budget) -> l
         parts.append(fold("forward and backward, and what is kept between them", inner))
     parts += [program_html(compile, program, budget) for program in build.programs]
     return parts
+
+
+def in_all_sizes(build: Build) -> list[str]:
+    """What became of symbolic sizes: what each is in the recorded call, and what had to be asked about them."""
+    if build.why_numbers:
+        return [f"<p>A program for each set of sizes: {escape(build.why_numbers)}.</p>"]
+    if build.sizes is None:
+        return []
+
+    now = ", ".join(f"{symbol} = {number}" for symbol, number in build.sizes.hints.items())
+    told = [f"<p>One program for all sizes. In the recorded call {escape(now)}.</p>"]
+    if build.sizes.asked:
+        answers = "; ".join(build.sizes.asked)
+        told.append(f"<p>Guarded, since it must be right: <code>{escape(answers)}</code>.</p>")
+    return told
 
 
 def sizes_of(build: Build, most: int = 6) -> str:
