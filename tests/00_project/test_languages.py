@@ -290,6 +290,15 @@ def test_bold_text_in_a_translation_is_bold(root):
         assert "**" not in html, (where, re.findall(r".{0,20}\*\*.{0,20}", html))
 
 
+def test_no_line_ends_inside_a_chinese_sentence(root):
+    """A browser shows the end of a line as a space, and Chinese has none between its characters."""
+    seam = re.compile(r"[\u3001-\u303f\u4e00-\u9fff\uff00-\uffef]\n *[\u4e00-\u9fff]")
+    for where, entry in translated_entries(root):
+        if where.startswith(CHINESE):
+            found = seam.search(re.sub(r"(?m)^#.*\n|```[^`]*```", "", entry.text))
+            assert not found, (where, found)
+
+
 # ---- labels ---------------------------------------------------------------------------------------------------------
 
 
