@@ -54,8 +54,8 @@ from course_lib.sizes import is_symbolic
 
 FLOATS = (torch.float32, torch.float16, torch.bfloat16)
 HALVES = (torch.float16, torch.bfloat16)
-# With fewer elements of one matrix, or of all, the library's two calls are as fast: what they write lies in the caches anyway
-FEWEST_SCORES = 128 * 128
+# With so few elements of one matrix, or of all, the library's two calls are about as fast: what they write lies in the caches
+MOST_IN_CACHES = 128 * 128
 FEWEST_IN_ALL = 256 * 256
 # With fewer rows than this, most of a tile would be empty
 FEWEST_ROWS = 16
@@ -542,7 +542,7 @@ class Attempt:
         depths = [each.left.columns.size for each in self.scores]
         width = self.values.shape[-1 if self.side == 0 else -2]
         matrices = math.prod(loop.size for loop in self.batch)
-        is_small = row < FEWEST_ROWS or row * column < FEWEST_SCORES
+        is_small = row < FEWEST_ROWS or row * column <= MOST_IN_CACHES
         if is_small or matrices * row * column < FEWEST_IN_ALL:
             count = f"{matrices} matrices" if matrices > 1 else "a matrix"
             raise Refused(f"{count} of {row} x {column}: too few scores for tiles to pay")

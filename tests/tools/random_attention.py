@@ -287,7 +287,7 @@ class Writer:
 def small_tiles():
     """Several blocks in each direction, for matrices of some dozens of rows."""
     with (
-        patch.object(streams, "FEWEST_SCORES", 64),
+        patch.object(streams, "MOST_IN_CACHES", 64),
         patch.object(streams, "FEWEST_IN_ALL", 64),
         patch.object(streamed, "ROWS", 12),
         patch.object(streamed, "COLUMNS", 32),
