@@ -269,6 +269,16 @@ def test_the_glossary_in_chinese_is_what_the_catalog_gives(root):
     ).count("\n- **")
 
 
+def test_the_chinese_first_page_lists_the_same_lessons_with_the_same_minutes(root):
+    rows = [
+        re.findall(
+            r"(?m)^\| \*\*(\d\d) .+?\*\* \| ([\d +]+) \|", (root / page).read_text(encoding="utf-8")
+        )
+        for page in ("README.md", "README.zh.md")
+    ]
+    assert len(rows[0]) == 16 and rows[0] == rows[1]
+
+
 # ---- translations ---------------------------------------------------------------------------------------------------
 
 
