@@ -62,11 +62,10 @@ def name_of(function: Any, exact: bool = False) -> str:
             return public.replace("torch.functional.", "torch.")
 
     module = getattr(function, "__module__", None) or "builtins"
-    name: str = (
-        getattr(function, "__qualname__", None)
-        or getattr(function, "__name__", None)
-        or type(function).__name__
-    )
+    names = (getattr(function, "__qualname__", None), getattr(function, "__name__", None))
+    # an object with a `__getattr__` may give anything
+    given = (name for name in names if type(name) is str and name)
+    name: str = next(given, type(function).__name__)
     # `_operator.add` is `operator.add` to users
     if not exact and isinstance(function, types.BuiltinFunctionType):
         module = module.lstrip("_")

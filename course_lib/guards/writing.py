@@ -58,7 +58,10 @@ class Names:
             return repr(value)
 
         if id(value) not in self._spelled:
-            about = getattr(value, "__name__", None) or type(value).__name__
+            about = getattr(value, "__name__", None)
+            # an object with a `__getattr__` may give anything
+            if type(about) is not str or not about:
+                about = type(value).__name__
             letters = "".join(letter if letter.isalnum() else "_" for letter in about)
             name = f"{letters}_{len(self.known)}"
             self._spelled[id(value)] = name

@@ -10,7 +10,8 @@ from wild_programs import PROGRAMS
 import course_lib as cl
 
 LEFT = {
-    "log_once": "a function with a cache whose code writes a log",
+    "cached_function_has_an_effect": "its cache answers from the second call on, which guards cannot tell before",
+    "cached_function_reads_what_the_program_changed": "what it reads is not changed yet while capture runs",
     "object_given_to_apply": "an object that an autograd.Function keeps for backward may change until then",
     "object_made_inside_given_to_apply": "the same",
     "apply_gives_its_argument": "a result that is an argument has rules of its own in autograd",

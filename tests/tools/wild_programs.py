@@ -1110,3 +1110,145 @@ class GivesItsArgument(torch.autograd.Function):
 @program(0, with_gradient)
 def apply_gives_its_argument(x):
     return GivesItsArgument.apply(x, QUIET) * 2
+
+
+# ---- functions with a cache: einops parses its patterns in such --------------------------------------
+
+
+class Pattern:
+    def __init__(self, text):
+        self.axes = []
+        for letter in text.split():
+            if not letter.isidentifier():
+                raise ValueError(f"no axis: {letter}")
+            self.axes.append(letter)
+
+
+class Recipe:
+    def __init__(self, axes):
+        self.axes = axes
+
+
+SEPARATOR = "->"
+CALLS = []
+
+
+@functools.lru_cache(8)
+def parsed(text):
+    left, right = text.split(SEPARATOR)
+    order = [Pattern(left).axes.index(axis) for axis in Pattern(right).axes]
+    return Recipe(order)
+
+
+def shape_of_uncached(recipe, shape):
+    return tuple(shape[axis] for axis in recipe.axes)
+
+
+shape_of = functools.lru_cache(8)(shape_of_uncached)
+
+
+def matrix(i):
+    parsed.cache_clear()
+    shape_of.cache_clear()
+    return (randn(2, 3),)
+
+
+@program(0, matrix)
+def cached_function_parses_a_text(x):
+    return x.permute(parsed("a b -> b a").axes)
+
+
+@program(0, matrix)
+def cached_function_gets_what_another_gave(x):
+    return x.reshape(shape_of(parsed("a b -> b a"), tuple(x.shape)))
+
+
+@program(0, matrix)
+def cached_function_after_a_change(x):
+    STATE.mode = 3
+    return x.permute(parsed("a b -> b a").axes) + STATE.mode
+
+
+@program(0, matrix)
+def cached_function_gets_what_has_no_hash(x):
+    try:
+        return x.reshape(shape_of(parsed("a b -> b a"), list(x.shape)))
+    except TypeError:
+        return x.reshape(shape_of_uncached(parsed("a b -> b a"), list(x.shape))) + 1
+
+
+@program(0, matrix)
+def cached_function_raises(x):
+    try:
+        return x.permute(parsed("a ! -> ! a").axes)
+    except ValueError as error:
+        return x + len(str(error))
+
+
+@functools.lru_cache(None)
+def scaled_by_state(text):
+    return STATE.scale * len(text)
+
+
+def changed_scale(i):
+    STATE.scale = 2.0 + i
+    if i == 0:
+        scaled_by_state.cache_clear()
+    return (randn(3),)
+
+
+@program(0, changed_scale)
+def cached_function_answers_what_it_saw_first(x):
+    return x * scaled_by_state("ab")
+
+
+def cleared_scale(i):
+    scaled_by_state.cache_clear()
+    STATE.scale = 1.0
+    return (randn(3),)
+
+
+@program(0, cleared_scale)
+def cached_function_reads_what_the_program_changed(x):
+    STATE.scale = STATE.scale + 3
+    return x * scaled_by_state("ab"), STATE.scale
+
+
+@functools.lru_cache(None)
+def noted(text):
+    CALLS.append(text)
+    return len(text)
+
+
+def unnoted(i):
+    if i == 0:
+        noted.cache_clear()
+        CALLS.clear()
+    return (randn(3),)
+
+
+@program(0, unnoted)
+def cached_function_has_an_effect(x):
+    before = len(CALLS)
+    return x * noted("abc"), before, len(CALLS)
+
+
+half_of = functools.lru_cache(None)(functools.partial(lambda factor, n: n * factor, 0.5))
+
+
+@program(0)
+def cached_function_is_a_partial(x):
+    return x * half_of(3)
+
+
+class NamesAnything:
+    def __getattr__(self, name):
+        return lambda: name
+
+
+ANYTHING = NamesAnything()
+
+
+@program(0)
+def object_with_any_attribute(x):
+    return x + (ANYTHING is ANYTHING) + len(ANYTHING.shape())

@@ -2,6 +2,7 @@
 
 A reader of lesson 02 and 03 may skip this folder. In PyTorch: the long tail of `torch/_dynamo/variables/`.
 
+    cached_functions.py    `functools.lru_cache`
     checkpoint.py          `torch.utils.checkpoint`
     arrays.py              arrays of NumPy and their operators; `numpy_functions.py`: functions; `numpy_rules.py`: both in torch
     dict_views.py          views of dicts from outside
@@ -13,7 +14,7 @@ A reader of lesson 02 and 03 may skip this folder. In PyTorch: the long tail of 
     numpy.py               NumPy's functions and numbers, its arrays from outside
     optimizers.py          optimizers that are not torch's own
     own_generator.py       a `torch.Generator` that the program makes
-    own_operations.py      an `autograd.Function`, a custom operator, a function with a cache; `reading.py`: what their code does
+    own_operations.py      an `autograd.Function`, a custom operator; `reading.py`: what their code does
     python.py              loggers, views of dicts, cached properties, weak references
     random.py              random numbers whose dtype fake tensors get wrong
     rebuilding.py          how special kinds of values are written in a head
@@ -26,6 +27,7 @@ A reader of lesson 02 and 03 may skip this folder. In PyTorch: the long tail of 
 """
 
 from course_lib.capture.corners import (
+    cached_functions,
     checkpoint,
     dict_views,
     followed_functions,
@@ -49,6 +51,7 @@ from course_lib.capture.corners import (
 )
 
 __all__ = [
+    "cached_functions",
     "checkpoint",
     "dict_views",
     "followed_functions",

@@ -1,4 +1,4 @@
-"""Calls of the user's own operations: an `autograd.Function`, a custom operator, a function with a cache.
+"""Calls of the user's own operations: an `autograd.Function`, a custom operator.
 
 The code of such an operation is torch's to run, not capture's to follow. There are three ways to keep its meaning:
 
@@ -22,7 +22,6 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch.utils._pytree import tree_leaves
 
-from course_lib import frames
 from course_lib.capture import attributes
 from course_lib.capture.calls.dispatch import CallRule, register
 from course_lib.capture.classes import is_a, is_users
@@ -30,10 +29,9 @@ from course_lib.capture.corners.followed_functions import follow
 from course_lib.capture.corners.reading import Name, Outside, Role, read
 from course_lib.capture.effects import has_changed
 from course_lib.capture.graph import is_constant_argument
-from course_lib.capture.guard_tests import has_literal
 from course_lib.capture.shapes import SYMBOLIC, concrete
-from course_lib.capture.sources import Source, Unsupported
-from course_lib.capture.values import CONSTANT_TYPES, name_of
+from course_lib.capture.sources import Unsupported
+from course_lib.capture.values import CONSTANT_TYPES
 
 if TYPE_CHECKING:
     from course_lib.capture.machine import Machine
@@ -318,58 +316,8 @@ def backward_problem(op: torch._ops.OpOverload) -> str:
     return f"whose backward {problem}" if problem else ""
 
 
-# ---- functions with a cache ------------------------------------------------------------------------------------------
-
-
-def is_cached(it: Machine, function: Any) -> bool:
-    return is_a(function, functools._lru_cache_wrapper)
-
-
-def call_cached(it: Machine, function: Any, args: list[Any], kwargs: dict[str, Any]) -> Any:
-    """`functools.lru_cache`: what the cache holds for constants is asked of the real function; guards ask it again.
-
-    If the cache holds nothing yet, the function runs, here and now: once, as in eager. So its code may only compute.
-    """
-    args = [int(arg) if is_a(arg, torch.SymInt) else arg for arg in args]
-    given = (*args, *kwargs.values())
-    source = it.world.source_of(function)
-    constants = all(has_literal(arg) or type(arg) is torch.Size for arg in given)
-
-    refuse_impure(it, function, constants, source)
-    if source and constants:
-        return ask_cache(it, function, source, args, kwargs)
-    inner = it.world.wrap(function.__wrapped__, source.attr("__wrapped__") if source else None)
-    return it.call_function(inner, args, kwargs)
-
-
-def refuse_impure(it: Machine, function: Any, constants: bool, source: Source | None) -> None:
-    """Raise Unsupported if the function does more than compute, or if what it computes depends on its cache."""
-    found = Outside()
-    read(function.__wrapped__, Role(kernel=True), found)
-    found.effects += [*found.random, *found.reads]
-    if not constants and (found.effect or found.constants):
-        found.effects.append("has a cache, which knows its arguments by more than their values")
-
-    why = found.effect
-    if not why and constants and source and has_changed(it.world):
-        why = "is run now or not, which only its cache knows"
-    if why:
-        raise Unsupported(f"calls {name_of(function)}, whose code {why}", WHAT_TO_DO)
-
-
-def ask_cache(
-    it: Machine, function: Any, source: Source, args: list[Any], kwargs: dict[str, Any]
-) -> Any:
-    """What the real function gives for constants. Its source is the call, so guards ask it again."""
-    with torch._C.DisableTorchFunction():  # it makes real tensors, which the cache keeps
-        result = frames.call(None, function, *args, **kwargs)
-    listed = [*map(repr, args), *(f"{name}={arg!r}" for name, arg in kwargs.items())]
-    return it.world.wrap(result, Source(f"({', '.join(listed)})", source))
-
-
 for rule in (
     CallRule("autograd.Function", is_autograd_apply, call_autograd_function),
     CallRule("custom operator", is_own_operator, call_own_operator),
-    CallRule("cached function", is_cached, call_cached),
 ):
     register(rule, before="arithmetic on symbolic numbers")

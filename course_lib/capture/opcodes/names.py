@@ -5,6 +5,7 @@ Out: the value under that name; reading one from outside leaves a guard (`world.
 In PyTorch: `torch/_dynamo/symbolic_convert.py` (`LOAD_FAST`, `LOAD_GLOBAL`, `LOAD_ATTR`, `IMPORT_NAME`, ...).
 """
 
+import contextlib
 import importlib.util
 import operator
 import sys
@@ -14,6 +15,7 @@ import torch
 
 from course_lib import frames
 from course_lib.capture import attributes
+from course_lib.capture.assumptions import INSTALLED
 from course_lib.capture.classes import MISSING
 from course_lib.capture.machine import Machine, new_cell
 from course_lib.capture.sources import Imported, Unsupported
@@ -188,9 +190,11 @@ class Names(Machine):
         package = self.globals.get("__package__") or self.globals.get("__name__", "")
         name = importlib.util.resolve_name("." * level + instruction.arg, package)
 
-        # A part of torch may be imported here for the first time. Its code has no effect on the program.
-        if name.startswith("torch."):
-            frames.call(None, __import__, name, None, None, parts or ())
+        # torch, or an installed library, may load a part of its own late. That has no effect on the program.
+        is_own_part = name.split(".")[0] == package.split(".")[0]
+        if name.startswith("torch.") or (is_own_part and INSTALLED.match(self.code.co_filename)):
+            with contextlib.suppress(ImportError):
+                frames.call(None, __import__, name, None, None, parts or ())
         if not is_imported(name, parts or ()):
             raise Unsupported(
                 f"imports {name}, or a part of it, for the first time",
