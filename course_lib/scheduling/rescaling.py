@@ -234,8 +234,9 @@ class Splitter:
 
         # Where a row has no weights at all, eager's weights may be NaN: only a condition for the whole row can wait.
         if tree.op == "where" and self.is_of_row(args[0]):
-            values = [each if is_zero(each) else self.behind(each, factors) for each in args[1:]]
-            return make("where", (args[0], *values), tree.dtype)
+            # (A weight of 0 is one, too: 0 times NaN is NaN.)
+            yes, no = (self.behind(each, factors) for each in args[1:])
+            return make("where", (args[0], yes, no), tree.dtype)
         return None
 
     def parts_of_product(self, tree: Expr, factors: Factors) -> Expr | None:

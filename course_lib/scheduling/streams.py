@@ -59,6 +59,8 @@ MOST_IN_CACHES = 128 * 128
 FEWEST_IN_ALL = 256 * 256
 # With fewer rows than this, most of a tile would be empty
 FEWEST_ROWS = 16
+# Tiles that a thread has on its stack: each has up to 48 KB
+MOST_TILES = 8
 # What one row of an operand may have: a tile of it must lie in the caches
 MOST_DEPTH = 256
 
@@ -337,6 +339,9 @@ class Attempt:
             maxima, sums = self.reductions()
         except CannotRescale as reason:
             raise Refused(str(reason)) from reason
+        tiles = len(self.scores) + len(maxima) + len(split.cores)
+        if tiles > MOST_TILES:
+            raise Refused(f"{tiles} tiles at once are too many for the stack of a thread")
         self.check_powers([*split.powers, *(powers for _, powers in sums)])
 
         values = self.factor_of_values()

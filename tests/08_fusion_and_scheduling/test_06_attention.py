@@ -118,6 +118,11 @@ def linear(q, k, v):
     return torch.where(i >= j, q @ k.mT, 0) @ v
 
 
+def nothing_for_some_rows(q, k, v, keep):
+    """Whole rows get no weights at all."""
+    return torch.where(keep, torch.softmax(q @ k.mT, -1), 0) @ v
+
+
 def turned(q, k, v):
     return (v.mT @ torch.softmax(q @ k.mT, -1).mT).mT
 
@@ -156,6 +161,10 @@ STREAMS = {
     "gated weights": (
         gated_weights,
         lambda: (heads(rows=M), heads(), heads(), torch.rand(B, H, M, N) < 0.9),
+    ),
+    "nothing for some rows": (
+        nothing_for_some_rows,
+        lambda: (heads(rows=M), heads(), heads(), torch.rand(M, 1) < 0.7),
     ),
     "linear": (linear, lambda: (heads(rows=M), heads(), heads())),
     "weights over their sum": (sums_of_scores, lambda: (heads(rows=M), heads(), heads())),
@@ -289,7 +298,13 @@ def another_maximum(q, k, v):
     return (torch.exp(scores - (2 * scores).amax(-1, keepdim=True)) @ v,)
 
 
+def many_softmaxes(q, k, v):
+    scores = q @ k.mT
+    return (sum(torch.softmax(scores * (n + 1), -1) / 2**n for n in range(5)) @ v,)
+
+
 REFUSED = {
+    "many softmaxes": (many_softmaxes, "tiles at once are too many"),
     "scores returned": (scores_returned, "is also returned"),
     "scores used elsewhere": (scores_used_elsewhere, "also needs"),
     "a product along the row": (product_of_weights, "'prod' over a row has no law of rescaling"),
