@@ -1,6 +1,6 @@
 """Do the Triton kernels of real models compile for a GPU? Without one.
 
-    python tests/tools/gpu_kernels.py [NAME ...] [--target sm_90] [--dtype float16]
+    python tests/tools/gpu_kernels.py [NAME ...] [--target sm_90] [--dtype float16] [--dynamic]
 
 Each model (random weights, but sizes at which a GPU splits reductions and walks along rows) is captured, differentiated, and
 printed in Triton, for eager's random numbers and for those of a formula; nothing of it is run. The distinct kernels are then
@@ -237,11 +237,13 @@ hf(
 )
 
 
-def sources(model: nn.Module, inputs: tuple[Any, ...]) -> dict[str, Any]:
-    """The distinct kernels of a training step, by their text."""
+def sources(model: nn.Module, inputs: tuple[Any, ...], dynamic: bool = False) -> dict[str, Any]:
+    """The distinct kernels of a training step, by their text. `dynamic`: those for all sizes."""
     graphs: list[tuple[Any, Any]] = []
     captured = cl.compile(
-        model, backend=lambda gm, examples: (graphs.append((gm, examples)), gm.forward)[1]
+        model,
+        backend=lambda gm, examples: (graphs.append((gm, examples)), gm.forward)[1],
+        dynamic=dynamic or None,
     )
     captured(*inputs)
     found: dict[str, Any] = {}
@@ -251,7 +253,7 @@ def sources(model: nn.Module, inputs: tuple[Any, ...]) -> dict[str, Any]:
             with cl.record() as trace:
                 needs = any(isinstance(x, torch.Tensor) and x.requires_grad for x in examples)
                 pipeline.run_compile(gm, "triton", needs)
-            for event in trace.of(events.FellBack):
+            for event in (*trace.of(events.FellBack), *trace.of(events.SizesAreNumbers)):
                 print(f"    fell back: {event.why[:300]}")
             found |= {
                 k.source: k
@@ -276,6 +278,7 @@ def main() -> int:
     parser.add_argument("names", nargs="*")
     parser.add_argument("--target", default="sm_90")
     parser.add_argument("--dtype", default="float16")
+    parser.add_argument("--dynamic", action="store_true", help="kernels for all sizes")
     asked = parser.parse_args()
     warnings.simplefilter("ignore")
     dtype = getattr(torch, asked.dtype)
@@ -291,7 +294,7 @@ def main() -> int:
         )
         kernels = {
             text: k
-            for text, k in sources(model.to(dtype).train(), inputs).items()
+            for text, k in sources(model.to(dtype).train(), inputs, asked.dynamic).items()
             if text not in known
         }
         known |= kernels.keys()
