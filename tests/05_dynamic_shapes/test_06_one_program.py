@@ -217,6 +217,26 @@ def test_a_size_that_can_have_one_value_only_leaves_the_others_open():
     assert len(known.places) == 1
 
 
+def test_random_numbers_by_a_formula_are_those_of_each_size():
+    """The second draw goes on where the first ended: where that is, is a formula of sizes."""
+
+    def draws(x):
+        return x * torch.rand_like(x) - torch.rand_like(x)
+
+    options = {"fallback_random": False}
+    compiled = cl.compile(draws, dynamic=True, options=options)
+    with cl.record() as trace:
+        for shape in [(5, 7), (3, 3), (300, 40), (7, 5)]:
+            x = torch.randn(shape, requires_grad=True)
+            found = []
+            for program in (compiled, cl.compile(draws, dynamic=False, options=options)):
+                torch.manual_seed(1)
+                result = program(x)
+                found.append((result, *torch.autograd.grad(result.sum(), x)))
+            torch.testing.assert_close(*found)
+    assert not trace.of(events.SizesAreNumbers)
+
+
 AOT = ["pointwise", "softmax", "joined", "sliced", "made", "products", "counted", "parts"]
 
 

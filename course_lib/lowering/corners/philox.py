@@ -17,6 +17,7 @@ import torch
 from torch import Tensor, fx
 from torch.fx.experimental.proxy_tensor import get_proxy_mode
 
+from course_lib import sizes
 from course_lib.lowering.formulas import Term
 from course_lib.lowering.ir import Index, View
 from course_lib.lowering.lower import Lowering, lowers
@@ -25,7 +26,9 @@ from course_lib.lowering.ops import Handler, linear_index
 aten = torch.ops.aten
 LIBRARY = torch.library.Library("course_lib", "DEF")  # Its operators are there as long as it lives
 # may be computed again
-LIBRARY.define("random(Tensor seed, int first, int[] size) -> Tensor", tags=(torch.Tag.pointwise,))
+LIBRARY.define(
+    "random(Tensor seed, SymInt first, SymInt[] size) -> Tensor", tags=(torch.Tag.pointwise,)
+)
 LOW = 0xFFFFFFFF  # The lower half of 64 bits
 ROUNDS = 10
 
@@ -57,9 +60,10 @@ def random(seed: Tensor, first: int, size: Sequence[int]) -> Tensor:
 @lowers(torch.ops.course_lib.random)
 def random_loop(low: Lowering, node: fx.Node, seed: View, first: int, size: Sequence[int]) -> View:
     """One number for each element, at its place in memory."""
+    stride = sizes.shape(node.meta["val"].stride())
 
     def body(ops: Handler, index: Index) -> Term:
-        place = ops.index_expr(linear_index(index, node.meta["val"].stride(), first), torch.int64)
+        place = ops.index_expr(linear_index(index, stride, first), torch.int64)
         return Term(ops, ops.random(seed.load(ops, []), place), torch.float32)
 
     return low.pointwise(node, body)
