@@ -146,7 +146,8 @@ often wrong here, and the answer may change with the version. The page is made f
 How to read an answer: *graphs 1 2 2* is the number of graphs compiled in all, after the first, second and third call. Behind it
 stand the values that are not eager's. Values are compared by text with five digits, so rounding does not count, unless the
 program asks for bits. Each program ran in a process of its own, on a CPU, with one thread. *Decided in* names the file of torch
-where the reason can be read.
+where the reason can be read. *Not run*: on that machine TorchInductor could not build C++ with this torch, or the program is newer
+than the run.
 
 | torch | Python | programs |
 |---|---|---|
