@@ -48,8 +48,15 @@ class Environment:
             ]
             done = subprocess.run(command, capture_output=True, text=True)
             if done.returncode == 0:
+                self.remove_what_does_not_load()
                 return ""
         return done.stderr.strip().splitlines()[-1][:200] if done.stderr.strip() else "pip failed"
+
+    def remove_what_does_not_load(self) -> None:
+        """torchaudio is built for another torch, and those who can use it fail if it is there and does not load."""
+        if self.has("torchaudio"):
+            command = [str(self.python), "-m", "pip", "uninstall", "-q", "-y", "torchaudio"]
+            subprocess.run(command, capture_output=True)
 
     def has(self, package: str) -> bool:
         """Is it installed, there or here?"""

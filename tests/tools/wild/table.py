@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import importlib
 import pkgutil
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -93,13 +92,13 @@ def sequences(width: int, batch: int = 2, length: int = 8) -> Inputs:
     return lambda n: (torch.randn(batch, length + 4 * n, width),)
 
 
-@contextmanager
-def declared_operators() -> Iterator[None]:
-    """torchvision without its C++ operators: they are declared, for no program here calls them."""
+def declare_operators() -> Any:
+    """torchvision without its C++ operators, where these do not load: they are declared, for no program here calls them.
+
+    What it gives must be kept: the declarations go with it.
+    """
     library = torch.library.Library("torchvision", "FRAGMENT")
-    names = "nms qnms qroi_align roi_align ps_roi_align roi_pool ps_roi_pool deform_conv2d"
-    for name in names.split():
+    pairs = "roi_align ps_roi_align roi_pool ps_roi_pool deform_conv2d".split()
+    for name in ["nms", "qnms", "qroi_align", *pairs, *(f"_{name}_backward" for name in pairs)]:
         library.define(f"{name}(Tensor a) -> Tensor")
-    for name in names.split()[3:]:
-        library.define(f"_{name}_backward(Tensor a) -> Tensor")
-    yield
+    return library

@@ -8,12 +8,14 @@ The processes are forks of this one, which has imported torch and the compiler.
 from __future__ import annotations
 
 import argparse
+import importlib
 import json
 import logging
 import os
 import resource
 import signal
 import statistics
+import sys
 import time
 from collections import Counter
 from collections.abc import Callable
@@ -22,7 +24,7 @@ from typing import Any
 
 import torch
 import torch._dynamo  # here, and not in each fork anew
-from table import Training, load
+from table import Training, declare_operators, load
 from torch.utils._pytree import tree_leaves
 
 import course_lib as cl
@@ -311,6 +313,19 @@ def in_a_fork(name: str, options: argparse.Namespace) -> dict[str, Any]:
     return row | {"died": f"its process ended with status {status}"}
 
 
+def vision_can_be_imported() -> bool:
+    """Can torchvision be imported as it is (or is it not there at all)?"""
+    try:
+        importlib.import_module("torchvision")
+    except ModuleNotFoundError:
+        return True
+    except Exception:
+        for name in [name for name in sys.modules if name.split(".")[0] == "torchvision"]:
+            del sys.modules[name]
+        return False
+    return True
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("names", nargs="+")
@@ -321,9 +336,11 @@ def main() -> None:
 
     logging.disable(logging.WARNING)
     torch.set_num_threads(1)
+    declared = None if vision_can_be_imported() else declare_operators()
     load()
     for name in options.names:
         print(json.dumps(in_a_fork(name, options)), flush=True)
+    del declared
 
 
 if __name__ == "__main__":

@@ -16,8 +16,11 @@ Programs of packages that nobody here wrote, with random weights and tiny config
 optimizer, at one size, another one, and the first again. What each step gives, its gradients, parameters and buffers are compared with
 eager's. Made by `python tests/tools/wild` ({date}, torch {torch}, one thread of a CPU).
 
-*Graphs* are those of the first call: ours, and torch.compile's. *Breaks* likewise. *First* is the CPU time of the first step, *steady*
-that of a later one (median of 15) beside eager's. **The machine was busy with other work while this ran: take times as rough.**
+*Graphs* are those of the first call: ours, and torch.compile's. *Breaks* likewise; torch.compile gives a frame up that breaks in a
+loop, and counts it once. *First* is the CPU time of the first step, *steady* that of a later one (median of 15) beside eager's.
+Rows without times were tried with capture alone (`--capture`): the graphs ran as in eager. **The machine was busy with other work
+while this ran: take times as rough.** A row is as its program was last tried; some were tried before `functools.lru_cache` and
+`autograd.Function` were followed as they are now (performer, x_transformers_alibi, gpytorch_exact, torchdiffeq).
 """
 
 

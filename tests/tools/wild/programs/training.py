@@ -152,7 +152,8 @@ def tensordict_module():
 
 @program("fastai")
 def fastai_layers():
-    from fastai.layers import ConvLayer, LabelSmoothingCrossEntropy, Mish
+    from fastai.layers import ConvLayer, Mish
+    from fastai.losses import LabelSmoothingCrossEntropy
 
     model = nn.Sequential(ConvLayer(3, 8), Mish(), nn.Flatten(), nn.LazyLinear(3))
     model(torch.randn(1, 3, 8, 8))
