@@ -14,7 +14,9 @@ In PyTorch: `torch/_dynamo/eval_frame.py` (`set_eval_frame`) and `torch/_dynamo/
 """
 
 import inspect
+import sys
 import threading
+import warnings
 import weakref
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -69,8 +71,12 @@ class Watcher(dict[int, "list[tuple[CheckFunction, HeadFunction]] | None"]):
         """The evaluator's question when no pair fits: the head to call this time, or None."""
         try:
             return self.ask(code, func, *args)
-        # deep in calls is no room left for the callback; the program needs less
         except RecursionError:
+            # Deep in calls no room is left for the callback, and the program needs less: ask again where there is room.
+            # With room enough the callback itself goes too deep. It would do so at every call.
+            if has_room():
+                self._remember(code, None)
+                warn_too_deep(code)
             return None
 
     def ask(self, code: CodeType, func: FunctionType, *args: Any) -> HeadFunction | None:
@@ -137,6 +143,23 @@ class Watcher(dict[int, "list[tuple[CheckFunction, HeadFunction]] | None"]):
 
     def __exit__(self, *error: object) -> None:
         enter(_thread.entered.pop())
+
+
+def has_room() -> bool:
+    """Is more than half of Python's recursion limit left here?"""
+    frame, depth = sys._getframe(), 0
+    while frame := frame.f_back:  # type: ignore[assignment]
+        depth += 1
+    return depth < sys.getrecursionlimit() // 2
+
+
+def warn_too_deep(code: CodeType) -> None:
+    """Say once that a function runs in eager."""
+    message = (
+        f"{code.co_qualname} runs in eager: to compile it needs more nested calls than Python allows. "
+        "Compile its parts, or raise the limit by sys.setrecursionlimit"
+    )
+    warnings.warn_explicit(message, UserWarning, code.co_filename, code.co_firstlineno)
 
 
 def is_pair(answer: object) -> bool:

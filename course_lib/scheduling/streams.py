@@ -63,6 +63,8 @@ FEWEST_ROWS = 16
 MOST_TILES = 8
 # What one row of an operand may have: a tile of it must lie in the caches
 MOST_DEPTH = 256
+# Operations that may lie before a product and be written out as one tree. A loop over time has thousands before its last product
+MOST_BEFORE = 64
 
 
 @dataclass(frozen=True)
@@ -234,14 +236,44 @@ class Finder:
         self.buffers = graph.buffers
         self.writer: dict[str, Node] = {}
         self.readers: dict[str, list[Node]] = {}
+        self.reads: dict[Node, set[str]] = {}
 
         bodies = record_all(graph.nodes, self.buffers, {})
         live, _ = live_nodes(graph.nodes, bodies, graph.returned)
         for node in live:
             for buffer in node.buffers:
                 self.writer[buffer.name] = node
-            for name in read_names(node, bodies):
+            self.reads[node] = read_names(node, bodies)
+            for name in self.reads[node]:
                 self.readers.setdefault(name, []).append(node)
+
+    def look_before(self, matrix: Buffer) -> None:
+        """Is it worth the work to write `matrix` out as a tree? Each product asks, so this looks at a few nodes only.
+
+        Raises `NotAStream` where no product and no reduction is near, and `Refused` where they are too far away.
+        """
+        found = False
+        seen = {matrix.name}
+        waiting = [matrix.name]
+        loops = 0
+        while waiting and loops <= MOST_BEFORE:
+            node = self.writer.get(waiting.pop())
+            if isinstance(node, ExternKernel):
+                found = found or makes_scores(node, matrix)
+                continue
+            if not isinstance(node, (Pointwise, Reduction)):
+                continue
+
+            loops += 1
+            found = found or isinstance(node, Reduction)
+            for name in self.reads[node] - seen:
+                seen.add(name)
+                waiting.append(name)
+
+        if not found:
+            raise NotAStream
+        if loops > MOST_BEFORE:
+            raise Refused(f"more than {MOST_BEFORE} operations lie before this product")
 
     def decide(self, last: ExternKernel, side: int, become: dict[Node, Node]) -> Decision | None:
         """Can the operand on this side come block by block? If so, what the product becomes is noted in `become`."""
@@ -276,6 +308,7 @@ class Attempt:
         self.running: list[Expr] = []
         self.scores: list[Scores] = []
         self.choose_loops()
+        finder.look_before(self.matrix.buffer)
 
     # --- the loops
 
@@ -607,6 +640,14 @@ class Copies:
             return self.attempt.from_memory(node.buffer, index)
 
         return Producer(element)
+
+
+def makes_scores(node: ExternKernel, matrix: Buffer) -> bool:
+    """Is this a product whose rows and columns are those of `matrix`, or its columns and rows?"""
+    if node.op not in PRODUCTS:
+        return False
+    (out,) = node.buffers
+    return set(out.shape[-2:]) == set(matrix.shape[-2:])
 
 
 def symbol_named(name: str) -> sympy.Symbol:

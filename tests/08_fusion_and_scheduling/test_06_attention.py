@@ -449,3 +449,28 @@ def test_pictures_and_lists_know_a_stream(tmp_path):
     assert [source.name for source in compiled.kernels] == [stream.name]
     assert compiled.schedule.printed == [stream]
     assert trace.explorer() is not None
+
+
+def test_what_lies_far_before_a_product_is_not_walked():
+    """A loop over time: each product has all earlier steps before it."""
+
+    def steps(x, w):
+        for _ in range(150):
+            x = torch.sigmoid(x @ w) * 0.5 + torch.tanh(x.chunk(2, 1)[0].repeat(1, 2)) * x
+        return x @ w
+
+    x, w = torch.randn(4, 8), torch.randn(8, 8)
+    (got,) = compile_streamed(lambda x, w: (steps(x, w),), x, w)(x, w)
+    torch.testing.assert_close(got, steps(x, w), rtol=1e-3, atol=1e-4)
+
+
+def test_scores_far_before_the_product_are_stored():
+    def far(q, k, v):
+        scores = q @ k.mT
+        for n in range(70):
+            scores = scores * 1.001 + scores.sin() / (n + 2)
+        return scores.softmax(-1) @ v
+
+    compiled = compile_streamed(lambda *given: (far(*given),), heads(rows=M), heads(), heads())
+    said = [str(d.answer) for d in compiled.schedule.decisions if isinstance(d.answer, No)]
+    assert any("operations lie before this product" in text for text in said), said

@@ -9,6 +9,7 @@ A reader of lesson 02 and 03 may skip this folder. In PyTorch: the long tail of 
     followed_functions.py  an `autograd.Function` whose forward is followed
     inference.py           `with torch.inference_mode():` inside a function
     loaded_modules.py      `sys.modules`
+    loops_over_time.py     `nn.RNN`, `nn.GRU`: torch writes them out step by step
     looking.py             `locals`, `globals`, frames, threads, `dir`, `pickle` of constants
     names_one_by_one.py    what `globals()` and `sys.modules` have in common
     numpy.py               NumPy's functions and numbers, its arrays from outside
@@ -34,6 +35,7 @@ from course_lib.capture.corners import (
     inference,
     loaded_modules,
     looking,
+    loops_over_time,
     numpy,
     optimizers,
     own_generator,
@@ -58,6 +60,7 @@ __all__ = [
     "inference",
     "loaded_modules",
     "looking",
+    "loops_over_time",
     "numpy",
     "optimizers",
     "own_generator",

@@ -1,0 +1,72 @@
+"""`nn.RNN` and `nn.GRU` of many steps: torch writes them out step by step, so their graph grows with the sequence.
+
+In:  a recurrent operation and its arguments, before it runs.
+Out: `Unsupported` where it would be too many steps, or a number of steps that changes from call to call: it then runs in eager.
+
+A few steps are worth compiling: kernels join what eager does in a dozen calls a step. Hundreds take minutes to compile.
+`nn.LSTM` in float32 is one call of oneDNN, and on a GPU all are one call of cuDNN, so they stay in the graph.
+In PyTorch: `torch/_dynamo/config.py`, `allow_rnn`: TorchDynamo breaks the graph at each of these modules.
+"""
+
+from typing import Any
+
+import torch
+
+from course_lib.capture.calls.dispatch import CallRule, register
+from course_lib.capture.machine import Machine
+from course_lib.capture.rules import GO_ON
+from course_lib.capture.sources import Unsupported
+
+MOST_STEPS = 128
+"""Steps of all layers and directions together. Sixty-four of a GRU take a minute to compile."""
+
+STEP_BY_STEP = (torch.gru, torch.rnn_tanh, torch.rnn_relu, torch.lstm)
+
+
+def is_step_by_step(interpreter: Machine, function: Any) -> bool:
+    """Is this one of torch's recurrent operations?"""
+    return any(function is known for known in STEP_BY_STEP)
+
+
+def refuse_many_steps(
+    interpreter: Machine, function: Any, args: list[Any], kwargs: dict[str, Any]
+) -> Any:
+    """GO_ON for a few steps. Raises Unsupported for what would be unrolled into a graph that is too long."""
+    if is_one_call(function, args[0]):
+        return GO_ON
+
+    # Asked before the operation runs: its loop would make a number of a size that is a symbol
+    steps = steps_of(args)
+    if isinstance(steps, torch.SymInt):
+        raise Unsupported(
+            f"{function.__name__} is a loop over time, and the number of its steps changes",
+            "it runs in eager, as it does under torch.compile",
+        )
+    if steps > MOST_STEPS:
+        raise Unsupported(
+            f"{function.__name__} is a loop over {steps} steps, and each would be in the graph",
+            "it runs in eager, as it does under torch.compile",
+        )
+    return GO_ON
+
+
+def is_one_call(function: Any, data: torch.Tensor) -> bool:
+    """Is it one operation of a library?"""
+    on_cpu = data.device.type == "cpu"
+    return not on_cpu or (function is torch.lstm and data.dtype is torch.float32)
+
+
+def steps_of(args: Any) -> Any:
+    """Of all layers and directions. Two forms: (data, hx, params, ...) and, packed, (data, batch_sizes, hx, params, ...)."""
+    data, second, *_ = args
+    is_packed = isinstance(args[3], (list, tuple))
+    if is_packed:
+        _, layers, _, _, bidirectional = args[4:9]
+        length = second.shape[0]
+    else:
+        _, layers, _, _, bidirectional, batch_first = args[3:9]
+        length = data.shape[1 if batch_first else 0]
+    return length * layers * (2 if bidirectional else 1)
+
+
+register(CallRule("a loop over time", is_step_by_step, refuse_many_steps), before="torch operation")
