@@ -24,6 +24,7 @@ import torch
 from course_lib import frames
 from course_lib.capture.calls.dispatch import CallRule, register
 from course_lib.capture.classes import is_a, is_users
+from course_lib.capture.corners.own_operations import WHAT_TO_DO
 from course_lib.capture.corners.reading import Outside, Role, read
 from course_lib.capture.effects import changes, has_changed
 from course_lib.capture.guard_tests import has_literal
@@ -34,8 +35,6 @@ from course_lib.capture.values import CONSTANT_TYPES, name_of
 
 if TYPE_CHECKING:
     from course_lib.capture.machine import Machine
-
-WHAT_TO_DO = "keep its code to tensors and constants, or call it outside the compiled function"
 
 
 @dataclass(frozen=True)
