@@ -12,6 +12,7 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import functools
+import importlib
 import inspect
 import operator
 import random
@@ -283,6 +284,9 @@ depth = 0
 
 def find_patches() -> None:
     """What Triton's interpreter changes in its language for each launch, looked up once; and what changes here besides."""
+    # The compiler keeps some functions of the language in a table of its own. It must see them as they are without patches.
+    importlib.import_module("triton.compiler.code_generator")
+
     owners = [tl, tl.core, tl.tensor, tl.math, tl.dtype, tl.core.tensor_descriptor_base]
     before = {id(owner): dict(vars(owner)) for owner in owners}
 

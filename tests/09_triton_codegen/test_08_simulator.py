@@ -1,5 +1,7 @@
 """The simulated GPU beside a recorded one: the 48 kernels of the discovery, our own, random ones."""
 
+import os
+import subprocess
 import sys
 from pathlib import Path
 
@@ -85,3 +87,22 @@ def test_planted_faults_are_found():
 def test_500_planted_faults_are_found():
     missed = [answer for seed in range(500) if (answer := found(seed))]
     assert len(missed) <= 25, missed
+
+
+def test_the_compilers_own_table_of_the_language_is_made_without_patches():
+    """Triton's compiler takes `max` from the language when it is imported first. In a launch that would be the simulator's."""
+    program = (
+        "import sys, course_lib, triton\n"
+        "from course_lib.simulator import launching\n"
+        "before = launching.tl.core.builtin_max\n"
+        "with launching.language_of_the_simulator():\n"
+        "    from triton.compiler.code_generator import CodeGenerator\n"
+        "print(CodeGenerator.builtin_namespace['max'] is before)\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program],
+        capture_output=True,
+        text=True,
+        env={**os.environ, "TRITON_INTERPRET": "1"},
+    )
+    assert done.stdout == "True\n", done.stderr

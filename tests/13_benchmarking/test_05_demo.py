@@ -7,7 +7,8 @@ import pytest
 from course_lib.tools import demo
 
 
-def test_the_demo_shows_each_stage_and_checks_the_result(capsys):
+def test_the_demo_shows_each_stage_and_checks_the_result(capsys, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "120")
     assert demo.main() == 0
     out = capsys.readouterr().out
     headings = [
