@@ -6,6 +6,7 @@ import os
 import random
 import sys
 import zlib
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -31,6 +32,15 @@ def seeded(request: pytest.FixtureRequest) -> None:
     random.seed(seed)
     if "torch" in sys.modules:
         sys.modules["torch"].manual_seed(seed)
+
+
+@pytest.fixture(autouse=True)
+def simulator_as_it_was() -> Iterator[None]:
+    """Exercises run in this process and may switch checks of the simulator off. Other tests find them on."""
+    yield
+    simulator = sys.modules.get("course_lib.simulator.settings")
+    if simulator is not None:
+        simulator.put(simulator.Settings())
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
