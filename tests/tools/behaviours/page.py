@@ -10,6 +10,7 @@ Out: the page. Nothing is run; torch is loaded, because the programs name it.
 from __future__ import annotations
 
 import sys
+from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import groupby
 from pathlib import Path
@@ -207,6 +208,34 @@ def source(program: Any) -> str:
     return f"`{program.where}`" if program.where else ""
 
 
+@dataclass(frozen=True)
+class Wrong:
+    """A program with another value than eager's, and the versions of torch in which it has this very one."""
+
+    name: str
+    program: Any
+    eager: str
+    got: str
+    versions: str
+
+
+def wrong_answers(programs: dict[str, Any], known: list[Version], who: str) -> Iterator[Wrong]:
+    """Of all programs, as `who` ("torch" or "course") plays them."""
+    for name, program in programs.items():
+        cells = {v.name: v.cell(name, who) for v in known}
+        wrong = {v: cell for v, cell in cells.items() if cell is not None and cell.wrong}
+        for values, group in groupby(wrong.items(), key=lambda item: item[1].values):
+            found = list(group)
+            cell = found[0][1]
+            yield Wrong(
+                name,
+                program,
+                eager=in_a_table(other_values(cell.eager, values)),
+                got=in_a_table(other_values(values, cell.eager)),
+                versions=", ".join(version for version, _ in found),
+            )
+
+
 def beside_eager(programs: dict[str, Any], known: list[Version]) -> str:
     """Programs to which `torch.compile` gives other values than eager, in any version."""
     lines = [
@@ -217,26 +246,18 @@ def beside_eager(programs: dict[str, Any], known: list[Version]) -> str:
         row("lesson", "program", "eager", "`torch.compile`", "in", "decided in", "why"),
         row(*["---"] * 7),
     ]
-    for name, program in programs.items():
-        cells = {v.name: v.cell(name, "torch") for v in known}
-        wrong = {v: cell for v, cell in cells.items() if cell is not None and cell.wrong}
-        for values, group in groupby(wrong.items(), key=lambda item: item[1].values):
-            found = list(group)
-            cell = found[0][1]
-            told = in_a_table(other_values(values, cell.eager))
-            right = in_a_table(other_values(cell.eager, values))
-            where = ", ".join(version for version, _ in found)
-            lines.append(
-                row(
-                    program.lesson,
-                    link(name, program),
-                    right,
-                    told,
-                    where,
-                    source(program),
-                    WHY.get(name, ""),
-                )
+    for wrong in wrong_answers(programs, known, "torch"):
+        lines.append(
+            row(
+                wrong.program.lesson,
+                link(wrong.name, wrong.program),
+                wrong.eager,
+                wrong.got,
+                wrong.versions,
+                source(wrong.program),
+                WHY.get(wrong.name, ""),
             )
+        )
     return "\n".join(lines)
 
 
@@ -250,18 +271,17 @@ def course_beside_eager(programs: dict[str, Any], known: list[Version]) -> str:
         row("lesson", "program", "eager", "`course_lib`", "with torch", "reason"),
         row(*["---"] * 6),
     ]
-    for name, program in programs.items():
-        cells = {v.name: v.cell(name, "course") for v in known}
-        wrong = {v: cell for v, cell in cells.items() if cell is not None and cell.wrong}
-        for values, group in groupby(wrong.items(), key=lambda item: item[1].values):
-            found = list(group)
-            cell = found[0][1]
-            told = in_a_table(other_values(values, cell.eager))
-            right = in_a_table(other_values(cell.eager, values))
-            where = ", ".join(version for version, _ in found)
-            lines.append(
-                row(program.lesson, link(name, program), right, told, where, BECAUSE.get(name, ""))
+    for wrong in wrong_answers(programs, known, "course"):
+        lines.append(
+            row(
+                wrong.program.lesson,
+                link(wrong.name, wrong.program),
+                wrong.eager,
+                wrong.got,
+                wrong.versions,
+                BECAUSE.get(wrong.name, ""),
             )
+        )
     return "\n".join(lines)
 
 
