@@ -1,0 +1,230 @@
+"""The symbolic sizes of one graph: where their values are found, and what is known about them.
+
+In:  the placeholders' fake tensors, in whose shapes capture's symbols stand.
+Out: `Sizes`: capture's symbols under names of ours (`s0`, `s1`, ...), the answers to questions, and
+     functions that compute formulas in each call.
+In PyTorch: `torch/_inductor/sizevars.py` (`SizeVarAllocator`).
+"""
+
+import copy
+import math
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, NamedTuple
+
+import sympy
+import torch
+from torch.utils._sympy.functions import FloorDiv, Mod, PythonMod
+
+from course_lib.sizes.current import current
+from course_lib.sizes.formulas import SizeSymbol
+from course_lib.sizes.size import NeedsNumbers, Real, Size, formula_of, hint, source_of
+
+
+class Place(NamedTuple):
+    """Where a symbol's value is found: a dimension of an input, or (`dim` None) an input that is the
+    number itself."""
+
+    input: int
+    dim: int | None
+
+    def of(self, inputs: Sequence[Any]) -> int:
+        """The value in a call."""
+        given = inputs[self.input]
+        return int(given if self.dim is None else given.shape[self.dim])
+
+
+class Sizes:
+    """The symbolic sizes of one captured graph. `inputs`: its placeholders' values."""
+
+    def __init__(self, inputs: Sequence[Any]) -> None:
+        self.env = env_of(inputs)
+        # While this is True an answer may become a guard; afterwards nobody would check it.
+        self.open = True
+        self.asked: list[str] = []
+        self.answers: dict[Any, bool] = {}
+
+        # capture's symbol ↔ ours; and where each of ours is found
+        self.ours: dict[sympy.Symbol, SizeSymbol] = {}
+        self.theirs: dict[SizeSymbol, sympy.Symbol] = {}
+        self.places: dict[SizeSymbol, Place] = {}
+        self.as_given: dict[SizeSymbol, torch.SymInt] = {}
+        for place, value in places_in(inputs):
+            symbol = value.node.expr
+            if symbol.is_Symbol and symbol not in self.ours:
+                mine = SizeSymbol(f"s{len(self.ours)}", integer=True, positive=True)
+                self.ours[symbol] = mine
+                self.theirs[mine] = symbol
+                self.places[mine] = place
+                self.as_given[mine] = value
+
+        self.numbers = {symbol for symbol in self.ours if self.is_number(symbol)}
+        self.hints = {mine: self.hint_of(symbol) for mine, symbol in self.theirs.items()}
+
+    def is_number(self, symbol: sympy.Symbol) -> bool:
+        """True if it has turned out that this symbol can have one value only."""
+        return bool(self.env.replace(symbol).is_number)
+
+    def hint_of(self, symbol: sympy.Symbol) -> sympy.Integer:
+        known = getattr(self.env, "backed_var_to_val", None) or self.env.var_to_val
+        return sympy.Integer(known[symbol])
+
+    def is_fixed(self, mine: SizeSymbol) -> bool:
+        """True if this symbol was open when this began, and some answer has fixed it since."""
+        symbol = self.theirs[mine]
+        return symbol not in self.numbers and self.is_number(symbol)
+
+    @property
+    def became_numbers(self) -> list[str]:
+        """The symbols that can have one value only, as it has turned out."""
+        return [str(mine) for mine in self.theirs if self.is_fixed(mine)]
+
+    def found_in(self, inputs: Sequence[Any]) -> "Sizes":
+        """The same sizes for a graph with other inputs: fake tensors in whose shapes symbols stand,
+        or symbols themselves.
+
+        It says where values are found; nothing is asked of it. Raises NeedsNumbers for a symbol
+        that is not among the inputs."""
+        # Where an input is the number itself it is taken, else the first dimension that has it.
+        places: dict[SizeSymbol, Place] = {}
+        for place, value in places_in(inputs):
+            mine = self.ours.get(value.node.expr)
+            if mine is not None and (place.dim is None or mine not in places):
+                places[mine] = place
+
+        missing = {mine for mine in self.places.keys() - places.keys() if not self.is_fixed(mine)}
+        if missing:
+            names = ", ".join(sorted(map(str, missing)))
+            raise NeedsNumbers(f"no input of a part of the graph says how large {names} is")
+
+        there = copy.copy(self)
+        there.places = {mine: places.get(mine, self.places[mine]) for mine in self.places}
+        there.open = False
+        return there
+
+    def values(self, inputs: Sequence[Any]) -> tuple[int, ...]:
+        """The value of each symbol in a call, in order."""
+        return tuple(place.of(inputs) for place in self.places.values())
+
+    def function(self, formulas: Any) -> Callable[[Sequence[Any]], Any]:
+        """A function of the inputs of a call that gives the same tuples with numbers for sizes."""
+        compute = self.function_of_values(formulas)
+        return lambda inputs: compute(*self.values(inputs))
+
+    def function_of_values(self, formulas: Any) -> Callable[..., Any]:
+        """The formulas as a function of the symbols' values.
+
+        It is written as Python source, `lambda s0, s1: (2 * s0, s1 + 1)`, so that a call computes
+        without sympy."""
+        names = {mine: f"s{n}" for n, mine in enumerate(self.places)}
+        symbols = {mine: sympy.Symbol(name, integer=True) for mine, name in names.items()}
+
+        arguments = ", ".join(names.values())
+        source = f"lambda {arguments}: {source_of(formulas, symbols)}"
+        compute: Callable[..., Any] = eval(source, {"math": math})
+        return compute
+
+    def of(self, value: Any) -> Any:
+        """A `SymInt` as a `Size` (or as an int, if it is known); other values as they are."""
+        if not isinstance(value, (torch.SymInt, torch.SymFloat)):
+            return value
+
+        formula = value.node.expr
+        unknown = formula.free_symbols - self.ours.keys()
+        if unknown:
+            raise NeedsNumbers(f"the size {formula} does not follow from the sizes of the inputs")
+
+        mine = formula.xreplace(self.ours)
+        if isinstance(value, torch.SymFloat):
+            return Real(mine, self)
+        return self.simplest(mine)
+
+    def simplest(self, formula: sympy.Expr) -> Any:
+        """An int where the formula is a number, else a `Size`."""
+        if formula.is_Integer:
+            return int(formula)
+        return Size(formula, self)
+
+    # --- division
+
+    def quotient(self, one: Any, other: Any) -> Any:
+        """`one // other` if that divides evenly for all sizes, else None."""
+        if not self.is_at_least(other, 1):
+            return None
+
+        divided = formula_of(one) / formula_of(other)
+        if divided.has(sympy.Add):
+            divided = sympy.cancel(divided)
+        _, below = divided.as_numer_denom()
+        return self.simplest(divided) if below == 1 else None
+
+    def divided(self, one: Any, other: Any) -> Any:
+        """`one // other`."""
+        evenly = self.quotient(one, other)
+        if evenly is not None:
+            return evenly
+        return self.simplest(FloorDiv(formula_of(one), formula_of(other)))
+
+    def rest(self, one: Any, other: Any) -> Any:
+        """`one % other`."""
+        if self.quotient(one, other) is not None:
+            return 0
+
+        # `Mod` is the simpler formula, and is for numbers that are not negative.
+        never_negative = self.is_at_least(one, 0) and self.is_at_least(other, 1)
+        remainder = Mod if never_negative else PythonMod
+        return self.simplest(remainder(formula_of(one), formula_of(other)))
+
+    def is_at_least(self, size: Any, least: int) -> bool:
+        """True if it holds for all sizes."""
+        return self.known(sympy.Ge, size, least) is True
+
+    # --- questions
+
+    def relation(self, relation: Any, one: Any, other: Any) -> Any:
+        """A question about sizes as sympy has it, over capture's symbols."""
+        left, right = formula_of(one), formula_of(other)
+        return relation(left.xreplace(self.theirs), right.xreplace(self.theirs))
+
+    def known(self, relation: Any, one: Any, other: Any) -> bool | None:
+        """The answer that holds for all sizes, or None."""
+        question = self.relation(relation, one, other)
+        if question not in (sympy.true, sympy.false):
+            question = self.env._maybe_evaluate_static(question)
+        return None if question is None else bool(question)
+
+    def answer(self, relation: Any, one: Any, other: Any) -> bool:
+        """The answer for this call. If it does not hold for all sizes, it becomes a guard."""
+        known = self.known(relation, one, other)
+        if known is not None:
+            return known
+
+        now = bool(relation(sympy.Integer(hint(one)), sympy.Integer(hint(other))))
+        question = self.relation(relation, one, other)
+        if question in self.answers:
+            return now
+
+        if self.open:
+            self.answers[question] = now
+            self.asked.append(f"{relation(formula_of(one), formula_of(other))} is {now}")
+            self.env.evaluate_expr(question, hint=sympy.true if now else sympy.false)
+        elif self is current():
+            raise NeedsNumbers("a question about sizes came up after the guards were made")
+        return now
+
+
+def env_of(inputs: Sequence[Any]) -> Any:
+    """The `ShapeEnv` of the graph's inputs."""
+    for _, value in places_in(inputs):
+        return value.node.shape_env
+    raise NeedsNumbers("no input has a symbolic size")
+
+
+def places_in(inputs: Sequence[Any]) -> Iterator[tuple[Place, torch.SymInt]]:
+    """Every symbolic number among the inputs, and their sizes."""
+    for n, value in enumerate(inputs):
+        if isinstance(value, torch.SymInt):
+            yield Place(n, None), value
+        elif isinstance(value, torch.Tensor):
+            for dim, size in enumerate(value.shape):
+                if isinstance(size, torch.SymInt):
+                    yield Place(n, dim), size
