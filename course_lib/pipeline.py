@@ -312,7 +312,7 @@ class Pipeline:
                 return fall_back(gm, "a number is too large for the kernels")(*args)
 
             # A program is for one set of sizes, strides and numbers. A number that kernels take as an argument may change.
-            fixed = compress(args, lifted.asked) if lifted else args
+            fixed = compress(args, lifted.depends_on) if lifted else args
             key = tuple(map(sizes_of_argument, fixed))
             if key not in built:
                 if len(built) >= config.sizes_limit:

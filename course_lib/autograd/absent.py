@@ -21,7 +21,7 @@ from course_lib.autograd.partition import downstream
 from course_lib.written import quiet, traceable
 
 aten = torch.ops.aten
-MOVES = {
+KEEPS_ZEROS = {
     *(aten.view.default, aten._unsafe_view.default, aten.reshape.default, aten.permute.default),
     *(aten.t.default, aten.transpose.int, aten.expand.default, aten.unsqueeze.default),
     *(aten.squeeze.default, aten.squeeze.dim, aten.squeeze.dims, aten.clone.default),
@@ -46,27 +46,30 @@ def absent(graph: fx.Graph, tangents: Sequence[fx.Node], missing: Collection[fx.
     """Follow the `missing` ones of the `tangents` through the graph."""
     from_tangents = downstream(graph, list(tangents))
 
-    # The absent nodes. True: with zeros for the absent tangents this node would be all zeros, too
-    gone: dict[fx.Node, bool] = dict.fromkeys(missing, True)
+    absent_nodes = set(missing)
+    # Those of them that would be all zeros if zeros stood for the absent tangents
+    all_zeros = set(missing)
     zeros_do = True
 
     for node in graph.nodes:
-        lost = [arg for arg in node.all_input_nodes if arg in gone]
-        if not lost or node.op == "output":
+        absent_inputs = [arg for arg in node.all_input_nodes if arg in absent_nodes]
+        if not absent_inputs or node.op == "output":
             continue
 
-        still_zero = all(gone[arg] for arg in lost)
-        others = [arg for arg in node.all_input_nodes if arg not in gone]
+        takes_zeros = all_zeros.issuperset(absent_inputs)
+        others = [arg for arg in node.all_input_nodes if arg not in absent_nodes]
 
         # A term of a sum remains without the other. Any other operation is linear in each operand, so its result is absent,
         # unless several operands come from tangents.
         is_sum = node.target is aten.add.Tensor
         if others and (is_sum or not from_tangents.isdisjoint(others)):
-            zeros_do = zeros_do and still_zero
+            zeros_do = zeros_do and takes_zeros
         else:
-            gone[node] = still_zero and node.target in MOVES
+            absent_nodes.add(node)
+            if takes_zeros and node.target in KEEPS_ZEROS:
+                all_zeros.add(node)
 
-    return Absent(frozenset(gone), zeros_do)
+    return Absent(frozenset(absent_nodes), zeros_do)
 
 
 def without(backward: fx.GraphModule, missing: frozenset[fx.Node]) -> fx.GraphModule:
@@ -91,16 +94,18 @@ def without(backward: fx.GraphModule, missing: frozenset[fx.Node]) -> fx.GraphMo
 def other_part(
     node: fx.Node, missing: frozenset[fx.Node], twin: dict[fx.Node, fx.Node]
 ) -> fx.Node | None:
-    """If one part of a sum is absent, the other is the sum."""
+    """If one part of a sum is absent, the other is the sum. None if it must be converted or laid out first."""
     if node.target is not aten.add.Tensor or node.kwargs:
         return None
     parts = [part for part in node.args if part not in missing]
     if len(parts) != 1 or not isinstance(parts[0], fx.Node):
         return None
 
-    mine, sums = parts[0].meta["val"], node.meta["val"]
-    alike = (mine.shape, mine.dtype, mine.stride()) == (sums.shape, sums.dtype, sums.stride())
-    return twin[parts[0]] if alike else None
+    part, whole = parts[0].meta["val"], node.meta["val"]
+    same_values = (part.shape, part.dtype) == (whole.shape, whole.dtype)
+    if same_values and part.stride() == whole.stride():
+        return twin[parts[0]]
+    return None
 
 
 def copy_of(

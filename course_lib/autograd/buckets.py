@@ -84,7 +84,7 @@ def in_pieces(gm: fx.GraphModule, compile_piece: Callable[[fx.GraphModule], Prog
 
 
 def is_size(node: fx.Node) -> bool:
-    """True for a node that is a symbolic size, or is computed of some: each call computes it in front of all pieces."""
+    """True for a node that is a symbolic size, or is computed of some: each call computes it before the first piece runs."""
     return isinstance(node.meta.get("val"), (torch.SymInt, torch.SymFloat))
 
 
@@ -94,13 +94,18 @@ def active_module() -> Any:
 
 
 def pieces(gm: fx.GraphModule) -> list[list[fx.Node]]:
-    """The operations of the graph in order, a piece for each bucket of the DDP module whose forward runs (the last is small)."""
+    """The operations of the graph in order, cut into one piece for each bucket of the DDP module whose forward runs.
+
+    The search begins at the end of the graph, where backward begins. DDP's first bucket is smaller than the others, so that it
+    can be sent early: the last piece is the small one.
+    """
     operations = [node for node in gm.graph.nodes if node.op.startswith("call_")]
     module = active_module()
     if module is None:
         return [operations]
 
     ends = ends_of_pieces(operations)
+
     limit = min(distributed._DEFAULT_FIRST_BUCKET_BYTES, module.bucket_bytes_cap)
     found: list[list[fx.Node]] = [[]]
     met: set[fx.Node] = set()

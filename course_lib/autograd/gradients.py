@@ -37,8 +37,9 @@ class Gradients:
         placeholders = parts.backward.graph.find_nodes(op="placeholder")
         first = len(parts.saved)
         self.tangents = placeholders[first : first + sum(signature.differentiable)]
-        self.like = Forms([node.meta["val"] for node in self.tangents], parts.sizes)
         results = parts.backward.graph.output_node().args[0]
+        # Shapes, strides and dtypes of the tangents that backward was built for, and of the gradients that it gives
+        self.forms_of_tangents = Forms([node.meta["val"] for node in self.tangents], parts.sizes)
         self.forms = Forms([node and node.meta["val"] for node in results], parts.sizes)
         # Input → the tangent that is its gradient as it is (`x + 1`). Eager hands on that very tensor, which may be an
         # expanded one: whoever writes to it gets an error.
@@ -58,8 +59,8 @@ class Gradients:
         given: the gradients of the results, None for a result that was not used. numbers: the values of symbolic sizes.
         """
         filled = []
-        for gradient, like in zip(given, self.like.of(numbers), strict=True):
-            filled.append(zeros(like) if gradient is None else restride(gradient, like))
+        for gradient, form in zip(given, self.forms_of_tangents.of(numbers), strict=True):
+            filled.append(zeros(form) if gradient is None else restride(gradient, form))
 
         present = tuple(gradient is not None for gradient in given)
         if all(present) or not self.signature.reached:

@@ -55,8 +55,8 @@ class Lifted:
     graph: fx.GraphModule
     # Takes the inputs, and gives the numbers
     numbers: fx.GraphModule
-    # For each input: does the graph depend on it? A number on which it does not may change
-    asked: tuple[bool, ...]
+    # For each input: does the graph depend on it? A number on which it does not may change without a new graph
+    depends_on: tuple[bool, ...]
 
     def values(self, inputs: Sequence[Any]) -> list[torch.Tensor] | None:
         """The numbers as tensors; None if one has no exact float64."""
@@ -67,9 +67,11 @@ class Lifted:
 
 
 def lift_numbers(gm: fx.GraphModule, of_sizes: bool = False) -> Lifted | None:
-    """Make inputs of the numbers that meet tensors; `of_sizes`: also of floats that are computed of sizes (`n ** 0.5`).
+    """Make inputs of the numbers that meet tensors.
 
-    None if there are no such numbers, or a tensor is not on the CPU."""
+    of_sizes: also of the floats that are computed of sizes (`n ** 0.5`).
+    None if there are no such numbers, or a tensor is not on the CPU.
+    """
     placeholders = gm.graph.find_nodes(op="placeholder")
     tensors = [n.meta["val"] for n in placeholders if isinstance(n.meta["val"], torch.Tensor)]
     if not tensors or any(tensor.device.type != "cpu" for tensor in tensors):
@@ -77,7 +79,7 @@ def lift_numbers(gm: fx.GraphModule, of_sizes: bool = False) -> Lifted | None:
     if not numbers_from_outside(gm.graph, of_sizes):
         return None
 
-    lifting = Lifting(copy.deepcopy(gm), tensors[0], of_sizes)
+    lifting = Lifting(copy.deepcopy(gm), like=tensors[0], of_sizes=of_sizes)
     for node in list(lifting.graph.nodes):
         lifting.visit(node)
 
@@ -87,11 +89,13 @@ def lift_numbers(gm: fx.GraphModule, of_sizes: bool = False) -> Lifted | None:
         return None
     lifting.drop_unused_numbers()
     lifting.gm.recompile()
-    inputs = lifting.graph.find_nodes(op="placeholder")[: len(placeholders)]
+
+    # The new inputs stand behind these.
+    old_inputs = lifting.graph.find_nodes(op="placeholder")[: len(placeholders)]
     return Lifted(
         graph=traceable(lifting.gm),
         numbers=program_for_numbers(gm, list(lifting.inputs)),
-        asked=tuple(map(is_asked, inputs)),
+        depends_on=tuple(map(is_depended_on, old_inputs)),
     )
 
 
@@ -101,17 +105,19 @@ def program_for_numbers(gm: fx.GraphModule, names: list[str]) -> fx.GraphModule:
     return part(gm, gm.graph.find_nodes(op="placeholder"), [by_name[name] for name in names])
 
 
-def is_asked(node: fx.Node) -> bool:
+def is_depended_on(node: fx.Node) -> bool:
     """Does a graph depend on this input? (On a tensor always: on its shape, at least.)"""
     return isinstance(node.meta["val"], torch.Tensor) or bool(node.users)
 
 
 class Lifting:
-    """Changes a graph (a copy that is its own). `inputs`: name of a number's node → the placeholder that stands for it."""
+    """Changes a graph, which must be a copy. `like` is a fake tensor: the new inputs are made in its fake mode."""
 
     def __init__(self, gm: fx.GraphModule, like: torch.Tensor, of_sizes: bool) -> None:
         self.gm, self.graph, self.like = gm, gm.graph, like
+        # The nodes whose number may be another one in the next call
         self.changing = numbers_from_outside(self.graph, of_sizes)
+        # Name of a number's node → the placeholder that stands for it
         self.inputs: dict[str, fx.Node] = {}
 
     def visit(self, node: fx.Node) -> None:

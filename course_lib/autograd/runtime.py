@@ -141,24 +141,26 @@ class GraphNode:
 
     def forward(self, ctx: Any, inputs: tuple[Any, ...]) -> tuple[Any, ...]:
         """Run the graph, save what backward needs, and do those writes to inputs that autograd does not see."""
-        again, shown, known = self.again, self.shown, self.parts.sizes
-        ctx.sizes = () if known is None else known.values(inputs)
+        again, shown, sizes = self.again, self.shown, self.parts.sizes
+        ctx.sizes = () if sizes is None else sizes.values(inputs)
         random = again and again.random()
         results = self.forward_program(*inputs)
-        ctx.save_for_backward(*map((*inputs, *results).__getitem__, self.parts.places))
+
+        inputs_and_results = (*inputs, *results)
+        ctx.save_for_backward(*(inputs_and_results[place] for place in self.parts.places))
         write(shown.quiet, inputs, results)
 
-        # autograd takes no view that was made in here
-        values = [
-            v.detach() if isinstance(v := results[n], torch.Tensor) else v for n in shown.numbers
-        ]
-        ctx.mark_non_differentiable(
-            *(
-                v
-                for v, has_gradient in zip(values, shown.has_gradient, strict=True)
-                if not has_gradient and isinstance(v, torch.Tensor)
-            )
-        )
+        values = []
+        without_gradient = []
+        for n, has_gradient in zip(shown.numbers, shown.has_gradient, strict=True):
+            value = results[n]
+            if isinstance(value, torch.Tensor):
+                # Autograd takes no view that was made in here.
+                value = value.detach()
+                if not has_gradient:
+                    without_gradient.append(value)
+            values.append(value)
+        ctx.mark_non_differentiable(*without_gradient)
         ctx.set_materialize_grads(False)
 
         ctx.inputs = len(inputs)

@@ -126,16 +126,20 @@ def is_there(new: torch.Tensor, x: torch.Tensor) -> bool:
     """True if a kernel has written `new` into the memory of `x`."""
     if x.numel() == 0 or new.data_ptr() != x.data_ptr():
         return False
+
+    # `restride` gives the tensor itself if no element would move: strides of dimensions of size 1 may differ.
     return new.stride() == x.stride() or restride(new, x) is new
 
 
 def signature_of(
     inputs: Values, before: Values, results: Values, fakes: Values, like: Values
 ) -> tuple[Signature, list[Any]]:
-    """The signature of a program that has run on functional `inputs`, whose `grad_fn`s were `before`, and the values that its
-    graph must return. How a result lies in an input, or in one that is laid out anew, is asked of the captured program's: `fakes`
-    are its inputs, `like` its results.
-    Raises NotImplementedError for what cannot be said this way: an input that got another shape or memory."""
+    """The signature of a program that has run on functional `inputs`, and the values that its graph must return.
+
+    before: the `grad_fn`s of the inputs before it ran. results: what it returned.
+    fakes, like: inputs and results of the captured program. They say how a result lies in an input or in another result.
+    Raises NotImplementedError for what cannot be said this way: an input that got another shape or memory.
+    """
     describing = Describing(inputs, fakes, results, like)
     made = describing.describe()
     updates = describing.updates(before)

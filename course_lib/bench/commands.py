@@ -175,12 +175,12 @@ def tinyblock(args: argparse.Namespace) -> int:
     def inputs() -> tuple[torch.Tensor, ...]:
         return (torch.randn(shape).to(args.device, args.dtype).requires_grad_(args.train),)
 
-    told = machine.describe()
+    about_machine = machine.describe()
     print(
         f"device={args.device} dtype={args.dtype} mode={args.mode} dynamic={args.dynamic} train={args.train}",
         file=out,
     )
-    print(f"shape={shape}\n{machine.summary(told)}\n", file=out, flush=True)
+    print(f"shape={shape}\n{machine.summary(about_machine)}\n", file=out, flush=True)
     outcomes = run(args, Workload("tinyblock", model, inputs, args.train))
     print(report.table(outcomes), file=out)
     print(
@@ -188,31 +188,34 @@ def tinyblock(args: argparse.Namespace) -> int:
         file=out,
     )
     print(report.programs(outcomes), file=out)
-    place = told["machine"]["gpu" if args.device.startswith("cuda") else "cpu"]
+    place = about_machine["machine"]["gpu" if args.device.startswith("cuda") else "cpu"]
     environment = f"{place} / {str(args.dtype).removeprefix('torch.')}"
     if args.train:
         environment += " / training"
     print("\n" + report.markdown_rows(outcomes, environment, args.mode, shape), file=out)
     if args.plot:
         report.plot(args.plot, f"TinyBlock {' × '.join(map(str, shape))}, {environment}", outcomes)
-    save(args, told, {"shape": shape, "results": all_as_json(outcomes)})
+    save(args, about_machine, {"shape": shape, "results": all_as_json(outcomes)})
     return status(outcomes)
 
 
 def overhead(args: argparse.Namespace) -> int:
     """What one call costs when there is hardly any work: x * 2 + y on 4 elements."""
     out = report.text_stream(args.json)
-    told = machine.describe()
+    about_machine = machine.describe()
     inputs = functools.partial(models.random_inputs, ((4,), (4,)), args.device, args.dtype)
     outcomes = run(args, Workload("overhead", models.scale_and_add, inputs))
-    print(f"x * 2 + y on 4 elements\n{machine.summary(told)}\n\n{report.table(outcomes)}", file=out)
+    print(
+        f"x * 2 + y on 4 elements\n{machine.summary(about_machine)}\n\n{report.table(outcomes)}",
+        file=out,
+    )
     print(f"\n{report.programs(outcomes)}", file=out)
     parts = guard_cost.measure(args.iters, not args.no_torch_compile)
     print(f"\n{guard_cost.table(parts)}", file=out)
     seconds = {}
     for row, samples in parts.items():
         seconds[row] = {name: sample.seconds for name, sample in samples.items()}
-    save(args, told, {"results": all_as_json(outcomes), "parts": seconds})
+    save(args, about_machine, {"results": all_as_json(outcomes), "parts": seconds})
     return status(outcomes)
 
 
@@ -223,8 +226,8 @@ def kernels(args: argparse.Namespace) -> int:
         return 2
 
     out = report.text_stream(args.json)
-    told = machine.describe()
-    say(out, machine.summary(told))
+    about_machine = machine.describe()
+    say(out, machine.summary(about_machine))
     results, worst = {}, 0
     for name in args.names or known:
         function, shapes = known[name]
@@ -240,7 +243,7 @@ def kernels(args: argparse.Namespace) -> int:
 
         results[name] = {"bytes": moved, "results": all_as_json(outcomes)}
         worst = max(worst, status(outcomes))
-    save(args, told, {"functions": results})
+    save(args, about_machine, {"functions": results})
     return worst
 
 
@@ -265,20 +268,20 @@ def suite(args: argparse.Namespace) -> int:
         print(f"course bench: no case is called so; there are {', '.join(known)}", file=sys.stderr)
         return 2
 
-    told = machine.describe()
+    about_machine = machine.describe()
     kept = not args.fresh_memory and suite_.keep_memory()
     memory = "given back to the system: large results page-fault"
     if kept:
         memory = "kept by the C library for the next"
-    copy = eager.copy_bandwidth()
-    say(out, machine.summary(told))
-    say(out, f"copy bandwidth {copy / 1e9:.1f} GB/s; freed memory is {memory}\n")
+    bandwidth = eager.copy_bandwidth()
+    say(out, machine.summary(about_machine))
+    say(out, f"copy bandwidth {bandwidth / 1e9:.1f} GB/s; freed memory is {memory}\n")
 
     rows, everything = [], []
     for case in chosen:
         outcomes = run(args, case.workload)
         share = library_share(case.workload, args.iters, args.min_time)
-        rows.append(suite_.line_of(case, outcomes, copy, share))
+        rows.append(suite_.line_of(case, outcomes, bandwidth, share))
         everything.append(outcomes)
         say(out, "  ".join(rows[-1]))
         problems = "; ".join(f"{each.name}: {each.problem}" for each in outcomes if each.problem)
@@ -299,7 +302,7 @@ def suite(args: argparse.Namespace) -> int:
     )
 
     results = {case.name: all_as_json(each) for case, each in zip(chosen, everything, strict=True)}
-    save(args, told, {"copy_bandwidth": copy, "cases": results})
+    save(args, about_machine, {"copy_bandwidth": bandwidth, "cases": results})
     return max(map(status, everything))
 
 
@@ -307,16 +310,19 @@ def on_gpu(args: argparse.Namespace, out: TextIO) -> int:
     """`suite` on a GPU. What does not fit in `--seconds` is left out, and that is told."""
     from course_lib.bench import gpu_suite
 
-    told, copy, start = machine.describe(), gpu_suite.copy_bandwidth(), time.perf_counter()
-    say(out, f"{machine.summary(told)}\ncopy bandwidth {copy / 1e9:.0f} GB/s\n")
+    about_machine = machine.describe()
+    bandwidth = gpu_suite.copy_bandwidth()
+    start = time.perf_counter()
+    say(out, f"{machine.summary(about_machine)}\ncopy bandwidth {bandwidth / 1e9:.0f} GB/s\n")
 
+    # Cases, each with the compilers that are compared on it
     chosen = [(case, case.contenders(not args.no_torch_compile)) for case in gpu_suite.cases()]
-    case, several = gpu_suite.ablation()
-    chosen.insert(-4, (dataclasses.replace(case, name="ablation: " + case.name), several))
+    case, contenders = gpu_suite.ablation()
+    chosen.insert(-4, (dataclasses.replace(case, name="ablation: " + case.name), contenders))
 
     rows: list[tuple[str, ...]] = [gpu_suite.HEAD]
     results, worst = {}, 0
-    for case, several in chosen:
+    for case, contenders in chosen:
         if not is_asked_for(case.name, args.names):
             continue
         if args.seconds and time.perf_counter() - start > args.seconds:
@@ -325,24 +331,26 @@ def on_gpu(args: argparse.Namespace, out: TextIO) -> int:
 
         outcomes = compare.compare(
             case.workload,
-            several,
+            contenders,
             device=args.device,
             rounds=args.iters,
             min_time=args.min_time,
             checks=case.checks,
         )
-        new = gpu_suite.lines_of(case, outcomes, copy)
-        rows += new
-        say(out, "\n".join("  ".join(row) for row in new))
-        for each in outcomes:
-            notes = [each.problem, *(each.program.fallbacks if each.program else [])]
-            if any(notes):
-                say(out, f"    {each.name}: {'; '.join(filter(None, notes))}")
+        rows_of_case = gpu_suite.lines_of(case, outcomes, bandwidth)
+        rows += rows_of_case
+        say(out, "\n".join("  ".join(row) for row in rows_of_case))
+        for outcome in outcomes:
+            notes = [outcome.problem] if outcome.problem else []
+            if outcome.program:
+                notes += filter(None, outcome.program.fallbacks)
+            if notes:
+                say(out, f"    {outcome.name}: {'; '.join(notes)}")
 
         # Saved after each case: the time may be up before the last.
         results[case.name] = all_as_json(outcomes)
         worst = max(worst, status(outcomes))
-        save(args, told, {"copy_bandwidth": copy, "cases": results})
+        save(args, about_machine, {"copy_bandwidth": bandwidth, "cases": results})
         torch._dynamo.reset()
         course_lib.reset()
         torch.cuda.empty_cache()
@@ -356,8 +364,8 @@ def compile(args: argparse.Namespace) -> int:
         return 2
 
     out = report.text_stream(args.json)
-    told = machine.describe()
-    say(out, machine.summary(told) + "\n")
+    about_machine = machine.describe()
+    say(out, machine.summary(about_machine) + "\n")
     contenders = ["course_lib"] if args.no_torch_compile else ["course_lib", "torch.compile"]
     chosen = args.names or [name for name in models.FIRST_CALLS if name != first_call.SMALL]
 
@@ -371,15 +379,15 @@ def compile(args: argparse.Namespace) -> int:
     for (workload, situation), by_name in runs.items():
         costs = {who: vars(one) for who, one in by_name.items()}
         rows.append({"workload": workload, "caches": situation, **costs})
-    save(args, told, {"runs": rows})
+    save(args, about_machine, {"runs": rows})
     return int(any(by_name["course_lib"].problem for by_name in runs.values()))
 
 
 def memory(args: argparse.Namespace) -> int:
     """Whether memory stays flat over thousands of compiles and a million calls."""
     out = report.text_stream(args.json)
-    told = machine.describe()
-    say(out, f"{machine.summary(told)}\nbackend {args.backend}\n")
+    about_machine = machine.describe()
+    say(out, f"{machine.summary(about_machine)}\nbackend {args.backend}\n")
 
     series = {
         "compiles": leaks.compiles(args.compiles, args.backend),
@@ -392,18 +400,18 @@ def memory(args: argparse.Namespace) -> int:
         bytes_, objects = leaks.gained(seen)
         say(out, f"{name}\n{leaks.table(seen)}")
         say(out, f"each leaves {bytes_:.1f} bytes and {objects:.4f} objects behind\n")
-    save(args, told, found)
+    save(args, about_machine, found)
     return 0
 
 
 def peak(args: argparse.Namespace) -> int:
     """The most memory that a training step takes, in fresh processes."""
     out = report.text_stream(args.json)
-    told = machine.describe()
+    about_machine = machine.describe()
     names = ["eager", "course_lib"]
     if not args.no_torch_compile:
         names.append("torch.compile")
-    say(out, f"{machine.summary(told)}\nMB that a training step takes at its height\n")
+    say(out, f"{machine.summary(about_machine)}\nMB that a training step takes at its height\n")
 
     found, rows = {}, [("", *names, "")]
     for work in models.TRAINED:
@@ -411,7 +419,7 @@ def peak(args: argparse.Namespace) -> int:
         found[work] = sizes
         rows.append((work, *(f"{size:.0f}" for size in sizes.values()), ""))
     print(report.columns(rows), file=out)
-    save(args, told, {"megabytes": found})
+    save(args, about_machine, {"megabytes": found})
 
     # What could not be measured is NaN.
     return int(any(math.isnan(sizes["course_lib"]) for sizes in found.values()))
@@ -473,14 +481,14 @@ def status(outcomes: Sequence[Outcome]) -> int:
     return 0
 
 
-def save(args: argparse.Namespace, told: dict[str, Any], results: dict[str, Any]) -> None:
+def save(args: argparse.Namespace, about_machine: dict[str, Any], results: dict[str, Any]) -> None:
     """Write the JSON that `--json` asks for."""
     if not args.json:
         return
     no_arguments = ("run", "json", "plot")
     arguments = {name: value for name, value in vars(args).items() if name not in no_arguments}
     arguments["dtype"] = str(args.dtype).removeprefix("torch.")
-    record = {"benchmark": args.command, **told, "arguments": arguments, **results}
+    record = {"benchmark": args.command, **about_machine, "arguments": arguments, **results}
     report.write_json(args.json, record)
 
 

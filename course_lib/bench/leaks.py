@@ -38,7 +38,7 @@ def programs(backend: str) -> list[Callable[[], Call]]:
     """Each makes a new program, compiled, and says how it is called once."""
     x, y, h = torch.randn(4), torch.randn(4), torch.randn(2, 8, 64)
 
-    def new(function: Any, *args: object) -> Call:
+    def compiled_anew(function: Any, *args: object) -> Call:
         # another code object, as from a cell that is run again
         code = function.__code__.replace(co_name=function.__name__)
         copy = types.FunctionType(
@@ -58,7 +58,7 @@ def programs(backend: str) -> list[Callable[[], Call]]:
         return [x.sin() + 1 for x in xs]
 
     def sizes() -> Call:
-        return new(sines, [torch.randn(n) for n in (3, 4, 5)])
+        return compiled_anew(sines, [torch.randn(n) for n in (3, 4, 5)])
 
     def training() -> Call:
         block = TinyBlock(64, 2)
@@ -70,7 +70,13 @@ def programs(backend: str) -> list[Callable[[], Call]]:
 
         return step
 
-    return [lambda: new(plain, x, y), lambda: new(breaks, x, y), sizes, training]
+    def ordinary() -> Call:
+        return compiled_anew(plain, x, y)
+
+    def with_a_break() -> Call:
+        return compiled_anew(breaks, x, y)
+
+    return [ordinary, with_a_break, sizes, training]
 
 
 def resident() -> float:

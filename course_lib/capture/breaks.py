@@ -149,8 +149,12 @@ class BreakBuilder(HeadBuilder, Stack):
         while not self.tail:
             instruction = program[place]
             # A branch on a truth value is written with it: `if x in y:`.
-            joined = program[place - 1].op in TRUTHS and instruction.op in {*BRANCHES, "UNARY_NOT"}
-            if place > count and instruction.offset != offset and not joined:
+            asks_for_truth = instruction.op in {*BRANCHES, "UNARY_NOT"}
+            belongs_to_last = program[place - 1].op in TRUTHS and asks_for_truth
+
+            # One instruction of CPython may be several here: all of them have its offset.
+            broken_one_is_done = place > count and instruction.offset != offset
+            if broken_one_is_done and not belongs_to_last:
                 self.go_on(instruction.offset)
                 break
 
@@ -165,7 +169,7 @@ class BreakBuilder(HeadBuilder, Stack):
 
     def catch(self, kept: list[str], offset: int) -> None:
         """Where the operation raises inside a `try` of the program, the frame goes on at the handler."""
-        went_well = self.tail
+        tail_without_error = self.tail
         last_instruction = [str(offset // 2)] if self.handler.lasti else []
 
         # Outside of `except`: the program decides how long it handles the exception.
@@ -180,7 +184,7 @@ class BreakBuilder(HeadBuilder, Stack):
             "except BaseException as __caught:",
             "    __error = __caught",
         ]
-        self.tail = ["if __error is None:", *indented(went_well), *self.tail]
+        self.tail = ["if __error is None:", *indented(tail_without_error), *self.tail]
 
     def write_step(self, i: Instruction, after: Sequence[Instruction]) -> None:
         """One instruction. `after` holds the next one, if there is one."""
@@ -201,10 +205,14 @@ class BreakBuilder(HeadBuilder, Stack):
         """`if condition:` with a resume function for each side."""
         condition = self.pop()
 
-        # Python 3.11 splits JUMP_IF_TRUE_OR_POP: the side that does not jump pops what the other keeps.
-        pops = bool(after) and after[0].offset == i.offset
         jump = Side(i.arg, self.stack)
-        stay = Side(i.next_offset, self.stack[: len(self.stack) - pops])
+        stay = Side(i.next_offset, self.stack)
+
+        # Python 3.11's JUMP_IF_TRUE_OR_POP is two instructions here, of one offset: the jump, and a POP_TOP after it.
+        # So the side that does not jump pops what the other keeps.
+        is_jump_or_pop = bool(after) and after[0].offset == i.offset
+        if is_jump_or_pop:
+            stay = Side(i.next_offset, self.stack[:-1])
 
         jumps_if_true = "TRUE" in i.op
         if jumps_if_true:

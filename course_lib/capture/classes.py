@@ -49,13 +49,17 @@ class SeenClass:
     def __eq__(self, version: object) -> bool:
         """version: that of the class which a check met. None: the check asks about `self.cls` itself, whose version is looked up."""
         if isinstance(version, SeenClass):
+            # Two guards are compared, not a class and a guard.
             return self is version
-        return self.answers[class_version(self.cls) if version is None else version]
+
+        if version is None:
+            version = class_version(self.cls)
+        return self.answers[version]
 
     def is_seen_in(self, version: int) -> bool:
-        """Does a class of this version have the members that were seen? Version 0: CPython has given the class none."""
-        if version and version != class_version(self.cls):
-            # it is another class
+        """Does a class of this version have the members that were seen? Version 0: CPython has given `self.cls` none."""
+        is_another_class = version != 0 and version != class_version(self.cls)
+        if is_another_class:
             return False
         return not self.changed()
 
@@ -125,9 +129,14 @@ def functions_of(found: Any) -> dict[str, FunctionType]:
 
 def makes_bare(base: Any, cls: Any) -> bool:
     """Does `base.__new__` make an instance that lacks its attributes only? A class written in C holds more, and may refuse."""
-    noticed = type(member_of(cls, "__del__")) is FunctionType  # by the user, so it is not tried
+    if not cls.__flags__ & HEAP_TYPE:
+        return False
+    # To try it would make an object, whose `__del__` would run the user's code.
+    if type(member_of(cls, "__del__")) is FunctionType:
+        return True
+
     try:
-        return bool(cls.__flags__ & HEAP_TYPE) and (noticed or isinstance(base.__new__(cls), cls))
+        return isinstance(base.__new__(cls), cls)
     except TypeError:
         return False
 

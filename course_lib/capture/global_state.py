@@ -28,12 +28,18 @@ FILLED = "torch.utils.deterministic.fill_uninitialized_memory"
 AUTOCAST = ("torch.is_autocast_enabled({0!r})", "torch.get_autocast_dtype({0!r})")
 ATTENTION = {
     f"_get_{name}_sdp_enabled": f"_set_sdp_use_{name}"
-    for name in "flash mem_efficient math cudnn overrideable".split()
+    for name in ("flash", "mem_efficient", "math", "cudnn", "overrideable")
 }
-ATTENTION |= {"_get_sdp_priority_order": "_set_sdp_priority_order"}
-"""Which kernels may compute attention: what tells in `torch._C`, and what turns it. Guarded where a program asks."""
-TURNED = {"is_grad_enabled": "_set_grad_enabled", "_is_fwd_grad_enabled": "_set_fwd_grad_enabled",
-          "get_default_dtype": "_set_default_dtype"} | ATTENTION  # fmt: skip
+ATTENTION["_get_sdp_priority_order"] = "_set_sdp_priority_order"
+"""Which kernels may compute attention: the function of `torch._C` that reads a switch → the one that sets it. They are guarded
+only where a program reads them."""
+SETTERS = {
+    "is_grad_enabled": "_set_grad_enabled",
+    "_is_fwd_grad_enabled": "_set_fwd_grad_enabled",
+    "get_default_dtype": "_set_default_dtype",
+    **ATTENTION,
+}
+"""The switches that a program may turn while it is interpreted: the function of `torch._C` that reads one → the one that sets it."""
 
 
 def tests() -> tuple[Test, ...]:
@@ -61,15 +67,16 @@ def now(question: str) -> Any:
 
 
 def turned() -> list[tuple[str, str]]:
-    """The switches that a program may turn while it is interpreted: for each the function and the arguments that set it as it is now."""
-    found = [(f"torch._C.{turn}", str(getattr(torch._C, ask)())) for ask, turn in TURNED.items()]
+    """The switches that a program may turn while it is interpreted, as they stand now: (a function, the arguments that set it so)."""
+    found = []
+    for getter, setter in SETTERS.items():
+        value = getattr(torch._C, getter)()
+        found.append((f"torch._C.{setter}", str(value)))
+
     for device in ("cpu", "cuda"):
-        found.append(
-            ("torch.set_autocast_enabled", f"{device!r}, {torch.is_autocast_enabled(device)}")
-        )
-        found.append(
-            ("torch.set_autocast_dtype", f"{device!r}, {torch.get_autocast_dtype(device)}")
-        )
+        enabled, dtype = torch.is_autocast_enabled(device), torch.get_autocast_dtype(device)
+        found.append(("torch.set_autocast_enabled", f"{device!r}, {enabled}"))
+        found.append(("torch.set_autocast_dtype", f"{device!r}, {dtype}"))
     return found
 
 

@@ -26,7 +26,7 @@ from torch.utils._sympy.interp import sympy_interp
 from torch.utils._sympy.reference import PythonReferenceAnalysis
 
 from course_lib.capture.expected import assert_expected
-from course_lib.capture.global_state import TURNED
+from course_lib.capture.global_state import SETTERS
 from course_lib.capture.known import Known
 from course_lib.capture.operations import CHECKS, INSTEAD, OF_NUMBERS, Operation
 from course_lib.capture.rules import GO_ON
@@ -55,7 +55,7 @@ STATE = {
     torch.set_autocast_cache_enabled,
     torch.clear_autocast_cache,
 }
-STATE |= {getattr(torch._C, turn) for turn in TURNED.values()}
+STATE |= {getattr(torch._C, setter) for setter in SETTERS.values()}
 """Switches that a program may turn while it runs: the graph turns them too, in their place among the operations."""
 
 

@@ -36,7 +36,7 @@ from course_lib.capture.classes import MISSING, is_a, member_of, own_dict
 from course_lib.capture.graph import STATE
 from course_lib.capture.guard_tests import AnotherObject
 from course_lib.capture.known import Known
-from course_lib.capture.rebuild import ADDING, Rebuilder, refuse_own_keys
+from course_lib.capture.rebuild import METHOD_THAT_ADDS, Rebuilder, refuse_own_keys
 from course_lib.capture.sources import FUNCTION, HELPERS, REGISTRIES, Source, variables
 from course_lib.capture.stand_ins.iterators import Remaining
 from course_lib.capture.stand_ins.kinds import MAPPINGS
@@ -274,7 +274,7 @@ class HeadBuilder(Rebuilder):
 
         `base` is the builtin class (list, set, dict, ...) whose methods are called. The container may be of a class that inherits
         from it, and a method of the user's must not run a second time."""
-        base = next(base for base in ADDING if is_a(now, base))
+        base = next(base for base in METHOD_THAT_ADDS if is_a(now, base))
         items: Any
         if base in MAPPINGS:
             items = dict(base.items(now))

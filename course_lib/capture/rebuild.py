@@ -35,7 +35,7 @@ from course_lib.written import as_tuple
 LONGEST_NAME = 40
 """Characters of an object's own name that a name in the head keeps."""
 
-ADDING: dict[Any, str] = {
+METHOD_THAT_ADDS: dict[Any, str] = {
     list: "extend",
     collections.deque: "extend",
     set: "update",
@@ -45,7 +45,7 @@ ADDING: dict[Any, str] = {
 }
 """Containers that can change, and the method that adds items. A class built on one finds its base in this order."""
 
-REDUCIBLE = (
+MODULES_WITH_REDUCE = (
     "itertools",
     "builtins",
     "functools",
@@ -97,7 +97,9 @@ class Rebuilder:
 
         # A container that holds itself has got its name on the way, and is filled now.
         if id(value) in self._written and type(value) in (list, dict):
-            self.body.append(f"{self._written[id(value)].text}.{ADDING[type(value)]}({text})")
+            self.body.append(
+                f"{self._written[id(value)].text}.{METHOD_THAT_ADDS[type(value)]}({text})"
+            )
         self._written.setdefault(id(value), Written(value, text))
         return self._written[id(value)].text
 
@@ -204,7 +206,7 @@ class Rebuilder:
             method = "__setitem__"
             texts = [f"{self.rebuild(key)}, {self.rebuild(item)}" for key, item in items.items()]
         else:
-            method = ADDING[base]
+            method = METHOD_THAT_ADDS[base]
             texts = [self.display(items)]
 
         calls = [("clear", "")] if anew else []
@@ -382,7 +384,7 @@ BY_TYPE: dict[type, Callable[[Any, Any], str]] = {}
 def base_of(cls: Any) -> Any:
     """The type written in C that instances of `cls` are built on."""
     for base in cls.__mro__:
-        if base is tuple or base in ADDING:
+        if base is tuple or base in METHOD_THAT_ADDS:
             return base
     return object
 
@@ -391,8 +393,12 @@ def is_instance_of_python_class(value: Any) -> bool:
     """Is it an exception, or an instance of a class written in Python?"""
     if is_a(value, BaseException):
         return True
+
+    # Classes of these modules may have more in them than attributes. They say themselves how to make a copy.
     cls = type(value)
-    return cls.__module__ not in REDUCIBLE and makes_bare(base_of(cls), cls)
+    if cls.__module__ in MODULES_WITH_REDUCE:
+        return False
+    return makes_bare(base_of(cls), cls)
 
 
 def write_instance(head: Rebuilder, value: Any) -> str:
@@ -448,7 +454,7 @@ def write_reduced(head: Rebuilder, value: Any) -> str:
     try:
         with warnings.catch_warnings(action="ignore"):
             make, args, state, *more = (*value.__reduce_ex__(4), None)[:5]
-        is_known = type(value) in SAFE_TYPES or type(value).__module__ in REDUCIBLE
+        is_known = type(value) in SAFE_TYPES or type(value).__module__ in MODULES_WITH_REDUCE
         if any(more) or not is_known:
             raise TypeError("it is more than its parts")
     except (TypeError, ValueError) as error:

@@ -189,15 +189,15 @@ class Shapes:
         It is a symbol once it has changed (or `at_once`), if a loop gives it, or if it is an argument and all sizes are to be
         symbols.
         """
+        # To the history a number is a shape with one size.
         self.history.meet(source, (value,))
+        has_changed = (source.expr, 0) in self.history.changed
+
         from_loop = source.expr.startswith("upcoming(")
-        wanted = (
-            at_once
-            or from_loop
-            or (source.expr, 0) in self.history.changed
-            or (self.history.dynamic and source.is_variable)
-        )
-        if not wanted or self.history.dynamic is False:
+        all_are_symbols = self.history.dynamic and source.is_variable
+        none_is_a_symbol = self.history.dynamic is False
+        changes = at_once or from_loop or has_changed or all_are_symbols
+        if none_is_a_symbol or not changes:
             return value
 
         if type(value) is int:
@@ -316,9 +316,11 @@ class Shapes:
             found[self._test(sympy.Ge(symbol, 2, evaluate=False))] = None
         return found
 
-    def _test(self, expr: Any, form: str = "{}") -> Test:
-        condition = form.format(self.text(expr))
-        return Holds(verbatim(condition), form.format(self.text(expr, shown=True)))
+    def _test(self, expr: Any, template: str = "{}") -> Test:
+        """The test that `expr` is true. A `template` says something else of it: "type({}) is int"."""
+        tested = template.format(self.text(expr))
+        shown = template.format(self.text(expr, shown=True))
+        return Holds(verbatim(tested), shown)
 
     def stride_tests(self, fake: torch.Tensor) -> list[Test]:
         """The layout of a tensor with symbolic sizes, stride by stride."""

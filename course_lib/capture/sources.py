@@ -136,13 +136,17 @@ class Source:
         """`base[key]`"""
         return Source(f"[{key!r}]", self, step=Item(key))
 
+    def inside(self, function: str) -> "Source":
+        """`function(base)`"""
+        return Source(after=")", base=self, before=f"{function}(")
+
     def type(self) -> "Source":
         """`type(base)`"""
-        return Source(")", self, "type(")
+        return self.inside("type")
 
     def model(self) -> "Source":
         """The module of which `base` is the compiled twin."""
-        return Source(")", self, "model_of(", "")
+        return Source(after=")", base=self, before="model_of(", pretty="")
 
     def variable(self, name: str, at: str = "") -> "Source":
         """A variable that is shown by its name alone.

@@ -207,12 +207,14 @@ class World(Functions):
 
     def _first(self, obj: Any, source: Source | None) -> Any:
         """An object that is met for the first time."""
+        # What its class is now will be guarded, also where the program asks nothing of it.
         if source is not None:
             if is_a(obj, type):
                 self.see(obj, source)
             else:
                 self.see(type(obj), source.type())
 
+        # A function, a class, a module: it stands for itself.
         if self.is_static(obj):
             if source is None:
                 return obj

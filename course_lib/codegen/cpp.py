@@ -196,7 +196,10 @@ class CppKernel(CppLoops):
         return len(self.kernel.columns) == 1 and not plan.block
 
     def print_block(self, phase: Phase, plan: PassPlan, block: Block, sums: Sums) -> None:
-        """One block of the innermost loop: its own sums, rows on the stack around it, the vectorised loops."""
+        """One block of the innermost loop: its own sums, rows on the stack around it, the vectorised loops.
+
+        `block` may be `WHOLE`: then there is one, from the first column to the last.
+        """
         innermost = self.kernel.columns[-1]
         for step in plan.in_blocks:
             self.declare_accumulator(step, sums.parts[step])
@@ -205,12 +208,12 @@ class CppKernel(CppLoops):
 
         with self.rows_around(plan, innermost, block) as rounding:
             for steps in self.steps_of_loops(phase, plan):
-                mine = [part for step, part in sums.parts.items() if step in steps]
+                sums_of_loop = [sums.parts[step] for step in sums.parts if step in steps]
                 self.pragma(
                     threads=plan.threads and self.is_one_loop(plan),
                     simd=plan.simd and not self.plan.has_lanes,
                     simd_from=plan.simd_from,
-                    clauses=clauses_of(mine),
+                    clauses=clauses_of(sums_of_loop),
                 )
                 with self.loop(innermost, block.first, block.stop), self.over_lanes(plan.simd):
                     self.print_columns(phase, steps, sums.parts)

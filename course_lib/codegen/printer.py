@@ -6,7 +6,6 @@ Out: lines of source, each with the step that it comes from.
 An operation is written where it is used. It gets a name of its own if it is used twice or if the line would grow too long.
 """
 
-import functools
 import itertools
 import keyword
 import os
@@ -65,9 +64,10 @@ class KernelSource:
     line_of: Mapping[int, Step] = field(default_factory=dict, repr=False)
     # Does it take one more buffer, an int64 that it sets to 1 if an index is out of range?
     checked: bool = False
-    # If the kernel is for many sizes: those of this call. They are passed as one int64 buffer, the last argument.
+    # The sizes of this call, where one kernel serves many: they are no part of its text. One int64 buffer, the last argument,
+    # holds them.
     sizes: tuple[int, ...] = ()
-    # If it is for all sizes: the symbols that it takes, in the same way; also formulas that no kernel computes
+    # The same for a program in symbols: the symbols that the kernel takes, and formulas of symbols that Python computes for it
     symbols: tuple[sympy.Expr, ...] = ()
 
 
@@ -195,7 +195,7 @@ class Printer:
     def size(self, number: Any) -> str:
         """A size or stride as source: a number, or an argument (one for all that are equal) if calls with others will come."""
         if isinstance(number, Size):
-            return self.index(number.expr, tight=True)
+            return self.index(number.expr, as_factor=True)
         if self.kernel.fixed is None or number < 2 or number in self.kernel.fixed:
             return str(number)
 
@@ -317,8 +317,8 @@ class Printer:
         self.line(self.declare(name, dtype, text))
         return name
 
-    def index(self, formula: sympy.Expr | int, tight: bool = False) -> str:
-        """An index formula as source: 768*i + j. If `tight`, in parentheses where a factor needs them."""
+    def index(self, formula: sympy.Expr | int, as_factor: bool = False) -> str:
+        """An index formula as source: 768*i + j. `as_factor`: in parentheses where a factor of a product needs them."""
         expr = sympy.sympify(formula)
         if expr in self.symbols:
             return self.text(self.symbols[expr])
@@ -327,50 +327,50 @@ class Printer:
         if isinstance(expr, sympy.Symbol):
             return str(expr)
         if isinstance(expr, sympy.Integer):
-            return f"({expr})" if tight and expr.is_negative else self.size(int(expr))
+            return f"({expr})" if as_factor and expr.is_negative else self.size(int(expr))
         if isinstance(expr, sympy.Mul):
-            return "*".join(self.index(factor, tight=True) for factor in expr.args)
+            return "*".join(self.index(factor, as_factor=True) for factor in expr.args)
         if isinstance(expr, sympy.Pow) and expr.exp.is_Integer and expr.exp > 0:
-            return "*".join([self.index(expr.base, tight=True)] * int(expr.exp))
+            base = self.index(expr.base, as_factor=True)
+            return "*".join([base] * int(expr.exp))
 
         if isinstance(expr, sympy.Add):
             terms = sorted(expr.args, key=largest_step_first)
             text = " + ".join(self.index(term) for term in terms).replace("+ -", "- ")
         elif isinstance(expr, (Max, Min)):
-            text = functools.reduce(self.larger_or_smaller(expr), map(self.index, expr.args))
+            text, *others = map(self.index, expr.args)
+            for other in others:
+                text = self.larger_or_smaller(expr, text, other)
         elif isinstance(expr, (FloorDiv, Mod, PythonMod, sympy.Mod)):
             text = self.division(expr)
         else:
             raise NotImplementedError(f"an index formula with {type(expr).__name__}: {expr}")
-        return f"({text})" if tight else text
+        return f"({text})" if as_factor else text
 
-    def larger_or_smaller(self, expr: sympy.Expr) -> Callable[[str, str], str]:
-        """How the larger (or smaller) of two sizes is written."""
+    def larger_or_smaller(self, expr: sympy.Expr, a: str, b: str) -> str:
+        """The larger of two sizes for a `Max`, the smaller for a `Min`."""
         sign = ">" if isinstance(expr, Max) else "<"
-
-        def one_of(a: str, b: str) -> str:
-            return f"(({a}) {sign} ({b}) ? ({a}) : ({b}))"
-
-        return one_of
+        return f"(({a}) {sign} ({b}) ? ({a}) : ({b}))"
 
     def divisor(self, expr: sympy.Expr) -> str:
         """What stands behind / or %: a product needs brackets there, though it needs none as a factor."""
-        text = self.index(expr, tight=True)
+        text = self.index(expr, as_factor=True)
         is_product = isinstance(expr, (sympy.Mul, sympy.Pow))
         return f"({text})" if is_product else text
 
     def division(self, expr: sympy.Expr) -> str:
         """a // n or a % n of an index. Both round down, where both languages round towards zero."""
         value, divisor = expr.args
-        a, n = self.index(value, tight=True), self.divisor(divisor)
+        a, n = self.index(value, as_factor=True), self.divisor(divisor)
 
-        rest, rounded = f"{a} % {n}", a
+        # `rest` is a % n; `multiple` is a number whose quotient by n is a // n.
+        rest, multiple = f"{a} % {n}", a
         if not value.is_nonnegative:
             rest = f"({a} % {n} + {n}) % {n}"
-            rounded = f"({a} - {rest})"
+            multiple = f"({a} - {rest})"
         if not isinstance(expr, FloorDiv):
             return rest
-        return f"{rounded} {self.divide} {n}"
+        return f"{multiple} {self.divide} {n}"
 
 
 def largest_step_first(term: sympy.Expr) -> tuple[bool, sympy.Expr, str]:

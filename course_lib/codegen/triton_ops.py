@@ -9,7 +9,6 @@ In PyTorch: `torch/_inductor/codegen/triton.py`, `TritonOverrides`; `torch/_indu
 
 import math
 import re
-from collections.abc import Callable
 
 import sympy
 import torch
@@ -137,10 +136,10 @@ class TritonOps(Printer):
     def as_constant(self, size: str, dtype: torch.dtype) -> tuple[str, int]:
         return f"{size}.to({self.type_name(dtype)})", ATOM
 
-    def larger_or_smaller(self, expr: sympy.Expr) -> Callable[[str, str], str]:
-        """How the larger (or smaller) of two sizes is written."""
+    def larger_or_smaller(self, expr: sympy.Expr, a: str, b: str) -> str:
+        """The larger of two sizes for a `Max`, the smaller for a `Min`."""
         function = "tl.maximum" if isinstance(expr, Max) else "tl.minimum"
-        return lambda a, b: f"{function}({a}, {b})"
+        return f"{function}({a}, {b})"
 
     def mask_for(self, index: sympy.Expr) -> str:
         """The mask for a pointer of this index: it must have the pointer's shape."""

@@ -42,13 +42,14 @@ class TritonReductions(TritonOps):
         """What a reduction is gathered in."""
         node, dtype = reduction(step), self.trees[step].dtype
         kind = node.combines
-        first = kind.identity(dtype)
+        # The value that changes nothing: 0 for a sum, the smallest number for a maximum
+        identity = kind.identity(dtype)
         if kind.finds_best:
-            return Accumulator(self.number(first, dtype), self.type_name(dtype))
+            return Accumulator(self.number(identity, dtype), self.type_name(dtype))
         if kind.is_logical:
-            return Accumulator(str(first), "tl.int32")
+            return Accumulator(str(identity), "tl.int32")
 
-        text = str(first)
+        text = str(identity)
         if node.accumulate.is_floating_point:
             text += ".0"
         return Accumulator(text, self.type_name(node.accumulate))
@@ -57,8 +58,8 @@ class TritonReductions(TritonOps):
         """The line that makes an accumulator as large as a tile; gives its name."""
         name = self.unique(f"{label(step)}_tile")
         shape = self.shape_of_tile()
-        first, kind = self.accumulator(step)
-        self.line(f"{name} = tl.full({shape}, {first}, {kind})", step=step)
+        begins_with, dtype = self.accumulator(step)
+        self.line(f"{name} = tl.full({shape}, {begins_with}, {dtype})", step=step)
         if reduction(step).combines.gives_place:
             self.line(f"{name}_at = tl.full({shape}, 0, tl.int64)", step=step)
         return name

@@ -89,11 +89,12 @@ class Wrapper:
         arguments = []
         for n, buffer in enumerate(self.graph.inputs):
             if buffer:
-                arguments.append(self.new(buffer.name))
+                argument = self.new(buffer.name)
             else:
-                name = self.graph.numbers.get(n) or f"unused_{n}"
-                arguments.append(self.unique(name))
-                self.names[arguments[-1]] = None
+                # A number, or an input that no kernel reads
+                argument = self.unique(self.graph.numbers.get(n) or f"unused_{n}")
+                self.names[argument] = None
+            arguments.append(argument)
         self.name_arguments(arguments)
 
         constants: dict[str, Any] = {}

@@ -122,22 +122,27 @@ def two_loads(instruction: dis.Instruction) -> list[Part]:
 
 @parts_of("LOAD_GLOBAL", "LOAD_ATTR", "LOAD_METHOD", "LOAD_SUPER_ATTR")
 def load(instruction: dis.Instruction) -> list[Part]:
-    """A global, an attribute, an attribute of `super()`; for a call beside a NULL, in the order of this version's CALL."""
+    """A global, an attribute, an attribute of `super()`. What is loaded to be called gets a NULL beside it, as CALL expects."""
     op, name = instruction.opname, instruction.argval
     for_a_call = bool(flags(instruction) & FOR_A_CALL)
 
     loaded: Part = (op, name)
     if op == "LOAD_SUPER_ATTR":
-        loaded = (op, (name, bool(flags(instruction) & SUPER_WITH_ARGUMENTS)))
+        with_arguments = bool(flags(instruction) & SUPER_WITH_ARGUMENTS)
+        loaded = (op, (name, with_arguments))
     elif op == "LOAD_METHOD":
-        loaded, for_a_call = ("LOAD_ATTR", name), True
-    elif op == "LOAD_ATTR" and not FROM_3_12:  # the bit is part of the name's number there
+        loaded = ("LOAD_ATTR", name)
+        for_a_call = True
+    elif op == "LOAD_ATTR" and not FROM_3_12:
+        # Python 3.11 has no such flag here: this bit belongs to the number of the name.
         for_a_call = False
 
     if not for_a_call:
         return [loaded]
-    # up to 3.12, CALL wants the NULL below the callable
-    return [loaded, PUSH_NULL] if FROM_3_13 else [loaded, PUSH_NULL, SWAP_TWO]
+    if FROM_3_13:
+        return [loaded, PUSH_NULL]
+    # Up to 3.12, CALL expects the NULL below the callable.
+    return [loaded, PUSH_NULL, SWAP_TWO]
 
 
 @parts_of("LOAD_CLASSDEREF")

@@ -79,6 +79,7 @@ def tidy(error: BaseException) -> None:
 
     A head did the work of a line of the program: that line stands in its place. A resume function only goes on with a frame that
     has its line already: it is left out."""
+    # From the innermost line outwards, as CPython links them
     made, goes_on_below = None, False
     for part in reversed(parts_of(error.__traceback__)):
         frame = part.tb_frame

@@ -24,7 +24,7 @@ import torch
 from course_lib.languages import translate
 
 from . import quiet
-from .asked import asked
+from .checked_call import checked_call
 from .explained import ERROR_IN, listen, without_addresses
 
 # Looked up once, so that a cell which reassigns `torch.testing.assert_close` changes no verdict.
@@ -358,7 +358,7 @@ def _same(got: Any, expected: Any) -> bool:
 def _call() -> str:
     """What the check asked the answer; nothing where that cannot be told: the message itself must not fail."""
     try:
-        return "\n          ".join(asked(sys._getframe(2)))
+        return "\n          ".join(checked_call(sys._getframe(2)))
     except Exception:
         return ""
 

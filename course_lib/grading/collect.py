@@ -31,6 +31,11 @@ COLUMNS = ("student", "lesson", "file", "counts", "why")
 NO_NOTEBOOK = "It is no notebook."
 SHOWN = 20  # lines about what was left out
 
+StudentKey = tuple[str, str]
+"""`Owner.key`: two owners with the same one are one student."""
+LessonOfStudent = tuple[str, StudentKey]
+"""A lesson's name, and whose submission of it."""
+
 
 @dataclass(frozen=True)
 class Submission:
@@ -117,11 +122,11 @@ class Collected:
 
     def write(self, path: Path) -> None:
         """`collected.csv`: a row for every file."""
-        rows = [
-            {"student": row.student, "lesson": row.lesson, "file": row.file, "why": row.why,
-             "counts": "yes" if row.counts else "no"}
-            for row in self.rows
-        ]  # fmt: skip
+        rows = []
+        for row in self.rows:
+            counts = "yes" if row.counts else "no"
+            known = {"student": row.student, "lesson": row.lesson, "file": row.file}
+            rows.append({**known, "why": row.why, "counts": counts})
         write_table(path, COLUMNS, rows)
 
 
@@ -139,7 +144,7 @@ def collect(
     around = whose.names.lesson_in(top.name)  # where the whole download is one lesson's
 
     found = Collected(download)
-    candidates: dict[tuple[str, tuple[str, str]], list[Candidate]] = defaultdict(list)
+    candidates: dict[LessonOfStudent, list[Candidate]] = defaultdict(list)
     closed = {entry.parts for entry in entries if isinstance(entry, Left)}
     look = _Look(whose, course, around, closed)
     for entry in entries:
@@ -307,12 +312,15 @@ def _grade_ids(nb: nbformat.NotebookNode) -> set[str]:
 def _folders_without_notebook(
     entries: list[Entry],
     look: _Look,
-    candidates: dict[tuple[str, tuple[str, str]], list[Candidate]],
+    candidates: dict[LessonOfStudent, list[Candidate]],
 ) -> Iterable[Candidate]:
     """A lesson's folder of a student with no notebook in it: a submission without points, and with a reason."""
     whose = look.whose
-    notebooks = [one.parts for several in candidates.values() for one in several]
-    filled = {parts[:depth] for parts in notebooks for depth in range(len(parts))}
+    # All folders that have a notebook somewhere in them
+    filled: set[Parts] = set()
+    for several in candidates.values():
+        for candidate in several:
+            filled.update(candidate.parts[:depth] for depth in range(len(candidate.parts)))
 
     for entry in entries:
         parts = entry.parts
@@ -331,13 +339,12 @@ def _folders_without_notebook(
 # ---- one student after the other ------------------------------------------------------------------------------------
 
 
-def _labels(
-    candidates: dict[tuple[str, tuple[str, str]], list[Candidate]],
-) -> dict[tuple[str, tuple[str, str]], str]:
+def _labels(candidates: dict[LessonOfStudent, list[Candidate]]) -> dict[LessonOfStudent, str]:
     """What each student is called. Two students of one name, or of names that differ in their encoding only, get a number."""
     groups: dict[str, list[Owner]] = defaultdict(list)
     twice: set[str] = set()
-    by_lesson: dict[tuple[str, str], set[tuple[str, str]]] = defaultdict(set)
+    # (lesson, folded name) → the keys of the students who handed it in
+    by_lesson: dict[tuple[str, str], set[StudentKey]] = defaultdict(set)
     for (lesson, key), several in candidates.items():
         owner = several[0].owner
         groups[owner.folded].append(owner)
@@ -369,7 +376,7 @@ def _numbered(owner: Owner, others: list[Owner]) -> str:
     return owner.student
 
 
-def _relabelled(row: Row, labels: dict[tuple[str, tuple[str, str]], str]) -> Row:
+def _relabelled(row: Row, labels: dict[LessonOfStudent, str]) -> Row:
     """The row with the name under which its student is marked."""
     names = {label for (_, (raw, _)), label in labels.items() if raw == row.student}
     if len(names) == 1:

@@ -239,10 +239,12 @@ def class_map(grades: Grades) -> Picture:
     alt = f"{plural(len(students), 'student')} by {plural(len(exercises), 'exercise')}. {caption}"
 
     return Picture(
-        svg.framed(alt),
-        caption,
-        alt,
-        columns(lines, ("student", "points", *(rows[0].number for rows in exercises.values()))),
+        body=svg.framed(alt),
+        caption=caption,
+        alt=alt,
+        text=columns(
+            lines, ("student", "points", *(rows[0].number for rows in exercises.values()))
+        ),
     )
 
 

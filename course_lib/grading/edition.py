@@ -20,7 +20,7 @@ from course_lib.languages import catalog, folder_of, translate, translate_html
 from course_lib.languages.catalog import Entry
 
 from .notebooks import Notebook, code_digest, outputs_digest, read, to_text
-from .translation import CATALOGS, GLOSSARY, MARKS, Part, glossary_sources, parts
+from .translation import CATALOGS, GLOSSARY, NOTES_BELOW, Part, glossary_sources, parts
 
 _CODE = re.compile(r"(```.*?```|`[^`\n]+`)", re.S)
 """Code, in which `kernel[grid](x)` is no link."""
@@ -85,7 +85,7 @@ def in_language(english: str, known: dict[str, Entry], language: str) -> str:
     entry = known.get(english)
     if entry is not None and entry.is_translated:
         return entry.text
-    missing, outdated = MARKS
+    missing, outdated = NOTES_BELOW
     mark = outdated if entry is not None and entry.stale else missing
     return f"{english}\n\n<small>{translate(mark, language)}</small>"
 

@@ -76,9 +76,8 @@ def add_note(error: Exception, trace: TracebackType | None) -> None:
         return
     try:
         note = explained(trace)
-    except (
-        Exception
-    ):  # an answer's own repr, a cell that is no Python: the error as it is says enough
+    except Exception:
+        # An answer's own `__repr__` raised, or a cell is no Python: the error as it is says enough.
         return
 
     if note:
@@ -94,34 +93,37 @@ def explained(trace: TracebackType | None) -> str:
     if not has_checks(tree, steps[0].values):
         return ""
 
-    # a checks cell has helpers of its own: the innermost of its lines is the one that called the answer
-    own = [step for step in steps if step.file == steps[0].file]
-    asked = own[-1]
-    inside = steps[len(steps) - steps[::-1].index(asked) :]
-    statement = statement_at(tree, asked.line)
+    # A checks cell has helpers of its own: the innermost of its lines is the one that called the answer.
+    of_checks = [step for step in steps if step.file == steps[0].file]
+    first, last = of_checks[0], of_checks[-1]
+    place_of_last = max(n for n, step in enumerate(steps) if step == last)
+    inside_answer = steps[place_of_last + 1 :]
+
+    statement = statement_at(tree, last.line)
     lines = [HEAD]
-    if asked is not own[0]:
-        lines.append(f"  it began with: {one_line(statement_at(tree, own[0].line), own[0])}")
-    lines.append(f"  it ran: {one_line(statement, asked)}")
-    lines += [f"  with {name} = {short(value)}" for name, value in inputs(tree, statement, asked)]
-    if inside:
-        where = inside[-1]
+    if last is not first:
+        lines.append(f"  it began with: {one_line(statement_at(tree, first.line), first)}")
+    lines.append(f"  it ran: {one_line(statement, last)}")
+    lines += [f"  with {name} = {short(value)}" for name, value in inputs(tree, statement, last)]
+
+    if inside_answer:
+        where = inside_answer[-1]
         if where.function == "<module>":
             function = ""
         else:
             function = f" of `{where.function}`"
         lines.append(f"  the error came from line {where.line}{function}: {where.text}")
     else:
-        lines += [f"  {part} gave {short(value)}" for part, value in parts(tree, statement, asked)]
-        lines += [f"  {line}" for line in call_above(asked, lines)]
+        lines += [f"  {part} gave {short(value)}" for part, value in parts(tree, statement, last)]
+        lines += [f"  {line}" for line in call_above(last, lines)]
     return "\n".join(lines)
 
 
 def call_above(step: Step, told: list[str]) -> list[str]:
     """The call that gave the value, where it stands further up than the line that could not use it."""
-    from .asked import asked
+    from .checked_call import checked_call
 
-    call = asked(step.frame, step.line)
+    call = checked_call(step.frame, step.line)
     if not call or any(call[0] in line for line in told):
         return []
     return [f"it had asked: {call[0]}", *call[1:]]

@@ -120,32 +120,40 @@ def mark(
     beside: frozenset[str] = frozenset(),
     tell: Callable[[str], None] | None = None,
 ) -> Report:
-    """The one way to marks, for `check` and `grade`: all checks, hidden ones too, and a look whether they were tampered with."""
+    """The one way to marks, for `check` and `grade`: all checks, hidden ones too, and a look whether they were tampered with.
+
+    beside: names of files that lie beside the learner's notebook. tell: gets a line about each exercise when it begins.
+    """
     nb = assembled(learners, reference)
     probes = with_probes(nb)
-    now = telling(probes.nb, tell) if tell else None
-    ran = {run.index: run for run in run_notebook(probes.nb, folder, limits, sandbox, now)}
-    runs = probes.without(ran)
+    before_cell = telling(probes.nb, tell) if tell else None
+    all_runs = {
+        run.index: run for run in run_notebook(probes.nb, folder, limits, sandbox, before_cell)
+    }
+    runs = probes.without(all_runs)
 
     marks: list[Mark] = []
     for cell in graded_cells(nb):
-        case = Case(nb, cell.index, runs, limits, probes.shadows(cell.index, ran), beside)
-        one = _mark(cell, case)
-        if said := probes.complaint(cell.index, ran):
-            one = replace(one, points=0.0, reason=said)
-        marks.append(one)
+        shadows = probes.shadows(cell.index, all_runs)
+        mark = _mark(cell, Case(nb, cell.index, runs, limits, shadows, beside))
+
+        complaint = probes.complaint(cell.index, all_runs)
+        if complaint:
+            mark = replace(mark, points=0.0, reason=complaint)
+        marks.append(mark)
     return Report(name, tuple(marks))
 
 
 def telling(nb: Notebook, tell: Callable[[str], None]) -> Callable[[int], None]:
     """What to do before each cell runs: say which exercise begins with it."""
     exercises = graded_cells(nb)
-    told = [0]
+    last_told = 0
 
     def before(index: int) -> None:
+        nonlocal last_told
         number = next((n for n, one in enumerate(exercises, 1) if index <= one.index), 0)
-        if number > told[0]:
-            told[0] = number
+        if number > last_told:
+            last_told = number
             title = re.sub(r"^Exercise [\d.]+: ", "", exercises[number - 1].title)
             tell(f"exercise {number} of {len(exercises)}: {title}")
 

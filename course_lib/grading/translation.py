@@ -25,11 +25,11 @@ from .errors import CourseError
 
 CATALOGS = Path("course_lib/languages")
 GLOSSARY = Path("notebooks/glossary.md")
-MARKS = (
+NOTES_BELOW = (
     "This part is not translated yet.",
     "The English text of this part has changed since it was translated.",
 )
-"""What stands below a text that is shown in English in another edition."""
+"""The notes that stand below a text that is shown in English in another edition."""
 
 
 @dataclass(frozen=True)
@@ -126,8 +126,9 @@ def _texts(node: ast.expr) -> Iterator[str]:
 
 
 def _label_sources(root: Path, language: str, entries: list[Entry]) -> list[Source]:
-    """The labels that are there, the marks, and what the code of the translated lessons says."""
-    texts = [entry.english for entry in entries if not entry.stale] + list(MARKS)
+    """The labels that are there, the notes below untranslated texts, and what the code of the translated lessons says."""
+    texts = [entry.english for entry in entries if not entry.stale]
+    texts += NOTES_BELOW
     for part in parts(root):
         is_lesson = part.catalog.parent.name == "notebooks"
         if is_lesson and part.file(root, language).is_file():

@@ -159,8 +159,8 @@ class Formula(NamedTuple):
 
     function: Callable[..., Term]
     compute: Compute = "result"
-    # True if eager rounds a number beside halves to their dtype before it computes
-    rounds: bool = False
+    # True if eager rounds a number beside halves (float16, bfloat16) to their dtype before it computes
+    rounds_numbers: bool = False
 
 
 POINTWISE: dict[str, Formula] = {}
@@ -169,11 +169,13 @@ POINTWISE: dict[str, Formula] = {}
 Function = TypeVar("Function", bound=Callable[..., Term])
 
 
-def formula(compute: Compute = "result", rounds: bool = False) -> Callable[[Function], Function]:
+def formula(
+    compute: Compute = "result", rounds_numbers: bool = False
+) -> Callable[[Function], Function]:
     """Register a function as the formula of the operator that it is named after."""
 
     def register(function: Function) -> Function:
-        POINTWISE[function.__name__] = Formula(function, compute, rounds)
+        POINTWISE[function.__name__] = Formula(function, compute, rounds_numbers)
         return function
 
     return register
@@ -210,7 +212,7 @@ for _op in UNARY:
 for _op in ("floor", "ceil", "round", "trunc"):
     POINTWISE[_op] = Formula(partial(whole, _op))
 for _op in ("eq", "ne", "lt", "le", "gt", "ge"):
-    POINTWISE[_op] = Formula(partial(two_operands, _op), "operands", rounds=True)
+    POINTWISE[_op] = Formula(partial(two_operands, _op), "operands", rounds_numbers=True)
 for _op in ("bitwise_and", "bitwise_or", "bitwise_xor", "mul", "atan2"):
     POINTWISE[_op] = Formula(partial(two_operands, _op))
 for _op in ("maximum", "minimum"):
@@ -220,12 +222,12 @@ for _op in ("maximum", "minimum"):
 # --- arithmetic
 
 
-@formula(rounds=True)
+@formula(rounds_numbers=True)
 def add(x: Term, y: Any, alpha: Any = 1) -> Term:
     return x + y if alpha == 1 else x + alpha * y
 
 
-@formula(rounds=True)
+@formula(rounds_numbers=True)
 def sub(x: Term, y: Any, alpha: Any = 1) -> Term:
     return x - y if alpha == 1 else x - alpha * y
 
@@ -262,12 +264,12 @@ def div(x: Any, y: Any, rounding_mode: str | None = None) -> Term:
     return too_low.where(quotient + 1, quotient)
 
 
-@formula(rounds=True)
+@formula(rounds_numbers=True)
 def remainder(x: Any, y: Any) -> Term:
     return dividend(x, y) % y
 
 
-@formula(rounds=True)
+@formula(rounds_numbers=True)
 def fmod(x: Any, y: Any) -> Term:
     return dividend(x, y).fmod(y)
 
@@ -299,7 +301,7 @@ def half_power(x: Any, exponent: Any) -> Term:
     return x**exponent if exponent in (0.5, -0.5) else power(x, exponent)
 
 
-POINTWISE["pow"] = Formula(power, rounds=True)
+POINTWISE["pow"] = Formula(power, rounds_numbers=True)
 
 
 @formula()

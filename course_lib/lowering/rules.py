@@ -83,7 +83,7 @@ def pointwise(formula: Formula, low: Lowering, node: fx.Node, *args: Any, **kwar
         formula = formula._replace(function=half_power)
 
     # Halves are computed in float32. On a CPU eager rounds a number beside them to their own dtype first.
-    rounds_numbers = formula.rounds and dtype != common and on_cpu
+    rounds_numbers = formula.rounds_numbers and dtype != common and on_cpu
     operands = Operands(common, dtype, formula.compute == "own", rounds_numbers)
 
     def body(ops: Handler, index: Index) -> Term:

@@ -104,10 +104,12 @@ def programs_of_call(source: TritonSource, meta: dict[str, int]) -> Callable[...
 def compiled(
     kernel: Any, source: TritonSource, device: torch.device, meta: dict[str, int], warps: int
 ) -> Callable[..., None]:
-    """The kernel compiled now, and started by the driver: 3 µs. Triton's own start (`otherwise`) takes 10 to look at them.
+    """The kernel compiled now, and started by the driver: 3 µs. Triton's own start takes 10 µs, for it looks at each argument.
+    It serves where the arguments are not what the driver's start expects (`start_by_triton`).
     Raises `CompileFailed` with the last lines of what Triton said."""
     programs = source.tiling.programs(meta)
-    of_sizes = programs_of_call(source, meta) if is_symbolic(programs) else None
+    count_for_sizes = programs_of_call(source, meta) if is_symbolic(programs) else None
+
     # As in eager: x * y + z is rounded twice, and a denormal number is not 0.
     how: dict[str, Any] = {
         **meta,
@@ -116,8 +118,10 @@ def compiled(
         "enable_reflect_ftz": False,
     }
 
-    def otherwise(*given: Any) -> None:
-        count = of_sizes(*given[-len(source.symbols) :]) if of_sizes else programs
+    def start_by_triton(*given: Any) -> None:
+        count = programs
+        if count_for_sizes:
+            count = count_for_sizes(*given[-len(source.symbols) :])
         kernel[(count,)](*given, **how)
 
     driver = importlib.import_module("triton.runtime").driver.active
@@ -130,13 +134,13 @@ def compiled(
     launch = ctypes.cast(ctypes.CDLL("libcuda.so.1").cuLaunchKernel, ctypes.c_void_p).value
     threads = 32 * made.metadata.num_warps
     launcher: Any = native.load("course_lib.runtime._launcher")
-    fixed = 0 if of_sizes else programs
+    fixed = 0 if count_for_sizes else programs
     return launcher.gpu_launcher(
         pack("PPIIII", launch, function, fixed, threads, shared, len(source.symbols)),
         torch._C._cuda_getCurrentRawStream,
         index,
-        otherwise,
-        of_sizes,
+        start_by_triton,
+        count_for_sizes,
     )
 
 

@@ -120,6 +120,7 @@ class TreeBuilder:
             if self.indirect_values[symbol] not in set(value.walk()):
                 place, zero = self.index_expr(symbol, torch.int64), self.constant(0, torch.int64)
                 in_range = self.make("ge", (place, zero), torch.bool)
+                # The same value on both sides: the tree has the index in it now, so a kernel computes and checks it.
                 value = self.where(in_range, value, value)
 
         self.looking_up = outer
@@ -151,7 +152,7 @@ def number_in(value: bool | int | float, dtype: torch.dtype) -> bool | int | flo
 def trees_of(
     kernel: FusedKernel, buffers: Mapping[str, Buffer]
 ) -> tuple[dict[Step, Expr], TreeBuilder]:
-    """Every step of the kernel as a tree."""
+    """Every step of the kernel as a tree, and the builder that made them: it knows the indices that the steps look up."""
     written = {step.buffer.name: step.buffer for step in kernel.steps}
     builder = TreeBuilder({**buffers, **written})
 

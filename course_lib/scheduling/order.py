@@ -31,30 +31,34 @@ class Order:
         # They come in an order that respects the needs.
         self.place = {group: n for n, group in enumerate(groups)}
 
-        # For each group a bit, and the bits of those that must run before it, directly or not
-        self.bits: dict[Group, int] = {}
-        self.before: dict[Group, int] = {}
-        self.look_around()
+        # A set of groups as one number: each group has a bit of its own.
+        self.bit_of: dict[Group, int] = {}
+        # For each group the set of those that must run before it, directly or not
+        self.set_before: dict[Group, int] = {}
+        self.note_what_is_before()
 
-    def look_around(self) -> None:
+    def note_what_is_before(self) -> None:
         """Note of each group what must run before it. (It stays true when groups become one, but then there is more.)"""
-        self.bits.clear()
-        self.before.clear()
+        self.bit_of.clear()
+        self.set_before.clear()
         for n, group in enumerate(sorted(self.needs, key=self.place.__getitem__)):
-            self.bits[group] = 1 << n
+            self.bit_of[group] = 1 << n
             before = 0
             for needed in self.needs[group]:
-                before |= self.before[needed] | self.bits[needed]
-            self.before[group] = before
+                before |= self.set_before[needed] | self.bit_of[needed]
+            self.set_before[group] = before
 
     def known_between(self, a: Group, b: Group) -> list[Group]:
-        """The groups on a way from one to the other, of those that the latter needs: as `look_around` found it."""
+        """The groups on a way from one to the other, of those that the latter needs itself.
+
+        Some may be missing: groups that became one since `note_what_is_before` have no bits.
+        """
         first, last = sorted((a, b), key=self.place.__getitem__)
-        bit = self.bits.get(first, 0)
+        bit_of_first = self.bit_of.get(first, 0)
 
         found = []
         for group in self.needs[last]:
-            if group is not first and self.before.get(group, 0) & bit:
+            if group is not first and self.set_before.get(group, 0) & bit_of_first:
                 found.append(group)
         return found
 

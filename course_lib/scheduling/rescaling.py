@@ -180,10 +180,13 @@ def names_of(tree: Expr) -> str:
 
 @dataclass(frozen=True)
 class Split:
-    """A sum over a row of what `cores` give, one total for each; `finish` makes the result of the totals, once a row."""
+    """A sum over a row, in two halves: what is summed column by column, and what is done with the totals once a row."""
 
+    # The terms that are summed, each into a total of its own
     cores: tuple[Expr, ...]
+    # For each core: how its total is rescaled when a running maximum changes
     powers: tuple[Powers, ...]
+    # The result, as a tree whose leaves are the totals
     finish: Expr
 
 
@@ -202,7 +205,7 @@ class Splitter:
         self.powers: list[Powers] = []
 
     def split(self, term: Expr) -> Split:
-        """Raises `CannotRescale`."""
+        """The sum of `term`, split. Raises `CannotRescale`."""
         finish = self.behind(term)
         return Split(tuple(self.cores), tuple(self.powers), finish)
 

@@ -271,7 +271,7 @@ class Fusion:
         A pair waits by the most that it could save, and is asked only when its turn comes; then it waits once more, by what
         it saves. So a pair with a group that is gone by then is never asked.
         """
-        self.order.look_around()
+        self.order.note_what_is_before()
         gone: set[Group] = set()
         queue = []
         for a, b in self.pairs():

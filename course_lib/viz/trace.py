@@ -14,7 +14,7 @@ from typing import Any
 
 from course_lib import events
 from course_lib.viz.explorer.explorer import Explorer
-from course_lib.viz.kit.asked import shown
+from course_lib.viz.kit.arguments import shown
 from course_lib.viz.kit.highlight import block, code
 from course_lib.viz.kit.style import Picture, escape, plural
 from course_lib.viz.pictures.autograd.joint_graph import joint_graph

@@ -86,7 +86,7 @@ def small_course(tmp_path, monkeypatch):
     entries = [Entry(s.name, s.english, f"译：{s.english}") for s in part.sources(tmp_path)]
     about = translation._about(part, CHINESE)
     part.file(tmp_path, CHINESE).write_bytes(catalog.to_po(entries, CHINESE, about))
-    marks = [Source("", text) for text in translation.MARKS]
+    marks = [Source("", text) for text in translation.NOTES_BELOW]
     empty = catalog.brought_up_to_date([], marks)
     (folder / "labels.po").write_bytes(
         catalog.to_po(empty, CHINESE, f"Labels of pictures, questions and checks in {CHINESE}.")

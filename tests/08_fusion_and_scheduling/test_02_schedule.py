@@ -33,7 +33,7 @@ def test_asking_late_gives_the_kernels_of_asking_about_all(monkeypatch):
 
     def ask_all(self: Fusion) -> None:
         while True:
-            self.order.look_around()
+            self.order.note_what_is_before()
             answers = [(a, b, self.ask(a, b)) for a, b in self.pairs()]
             wanted = [(a, b, answer) for a, b, answer in answers if isinstance(answer, Fuse)]
             wanted.sort(key=lambda pair: (-pair[2].saved, pair[0].positions, pair[1].positions))

@@ -55,7 +55,7 @@ def test_what_lies_between_is_found_while_groups_become_fewer(seed: int):
 
     for turn in range(200):
         if turn % 20 == 0:
-            order.look_around()
+            order.note_what_is_before()
         a, b = draw.sample(sorted(order.needs, key=lambda box: box.positions), 2)
 
         between = any(

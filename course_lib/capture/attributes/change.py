@@ -74,7 +74,7 @@ def refuse_deep_change(known: Known, name: str) -> None:
 
 
 def is_changed_by_module(value: Any, new: tuple[Any, ...], default: bool) -> bool:
-    """Would `nn.Module.__setattr__` (or `__delattr__`) do it?"""
+    """Would `nn.Module.__setattr__` (or `__delattr__`) do it? Not where `object.__setattr__` was called (`default`)."""
     if default and new:
         return False
     method = "__setattr__" if new else "__delattr__"

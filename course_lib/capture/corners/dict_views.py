@@ -35,7 +35,7 @@ def viewed(view: Any) -> Any:
 
 def view_of_dict(world: World, view: Any, source: Source) -> Any:
     """The stand-in of a view."""
-    mapping = world.wrap(viewed(view), Source(")", source, "viewed("))
+    mapping = world.wrap(viewed(view), source.inside("viewed"))
     if world.is_opaque(mapping):
         return GO_ON
     world.assume_type(view, source)

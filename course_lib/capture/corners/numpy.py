@@ -79,7 +79,7 @@ def input_of(world: World, value: Any, source: Source) -> torch.Tensor:
     """A number or an array from outside as a tensor: an input of the graph. The memory of an array is the tensor's."""
     with world.builder.real_world():
         real = torch.as_tensor(value)
-    tensor: torch.Tensor = world.wrap(real, Source(")", source, "as_tensor("))
+    tensor: torch.Tensor = world.wrap(real, source.inside("as_tensor"))
     return tensor
 
 
@@ -372,16 +372,21 @@ def tensor_of_array(name: str, it: Machine, data: Any, *args: Any, **options: An
     if device is not None and torch.device(device).type != "cpu":
         refuse(f"calls torch.{name} of an array with another device")
 
-    tensor = frames.call(None, memory_of, data, name == "tensor")
-    wanted = options.get("dtype")
-    return it.world.builder.call("to", [tensor, wanted]) if wanted is not None else tensor
+    copies = name == "tensor"
+    tensor = frames.call(None, memory_of, data, copies)
+    dtype = options.get("dtype")
+    if dtype is None:
+        return tensor
+    return it.world.builder.call("to", [tensor, dtype])
 
 
 def memory_of(data: Any, copies: bool) -> torch.Tensor:
     """A tensor with the memory of the array, or a copy. (A number has no memory.)"""
     if type(data) is Number:
         return data.tensor.clone()
-    return data.as_tensor().clone() if copies else data.shared().detach()
+    if copies:
+        return data.as_tensor().clone()
+    return data.shared().detach()
 
 
 def new_tensor_of_array(cls: Any, it: Machine, *data: Any, **options: Any) -> Any:

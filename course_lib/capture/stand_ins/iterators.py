@@ -35,7 +35,7 @@ class Remaining:
 
     def __init__(self, world: World, real: Any, source: Source) -> None:
         self.world = world
-        self.source = Source(")", source, "upcoming(")
+        self.source = source.inside("upcoming")
         self.taken = 0
         self.parts: list[Any] = []
         self.items = upcoming(real, self.parts)

@@ -43,11 +43,13 @@ def philox(seed: Tensor, n: Tensor) -> Tensor:
         # 64 bits of two times 32; the sign is only one more bit
         p = a * 0xD2511F53
         q = c * 0xCD9E8D57
-        a, b, c, d = (q >> 32 & LOW) ^ b ^ key, q & LOW, (p >> 32 & LOW) ^ d ^ key2, p & LOW
+        high_p, high_q = p >> 32 & LOW, q >> 32 & LOW
+        a, b, c, d = high_q ^ b ^ key, q & LOW, high_p ^ d ^ key2, p & LOW
         key, key2 = key + 0x9E3779B9 & LOW, key2 + 0xBB67AE85 & LOW
 
-    # The largest is just below 1.
-    return torch.where(a >> 31 == 0, a, LOW - a).float() * 4.6566127342e-10
+    # As `tl.rand`: the 32 bits as a signed number, its magnitude times 2**-31. The factor is rounded down, so that 1 is not reached.
+    magnitude = torch.where(a >> 31 == 0, a, LOW - a)
+    return magnitude.float() * 4.6566127342e-10
 
 
 @torch.library.impl(LIBRARY, "random", "CompositeExplicitAutograd")

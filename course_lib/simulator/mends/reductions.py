@@ -63,6 +63,7 @@ def added(values: Any, dtype: Any, axis: int) -> Any:
         first, second = split(values, axis)
         values = np.add(first, second)
         if dtype in READ:
+            # NumPy has no such dtype: the sum is written in its bits, and read again.
             values = numbers(handle_of(values, dtype))
     return np.take(values, 0, axis)
 

@@ -76,7 +76,7 @@ class AutogradRows:
 
     def add_graph(self, graph: fx.Graph, title: str) -> None:
         """An ATen graph; the nodes that one captured node became come in one moment."""
-        self.lists.head("aten", title, operations_in(graph), at=len(self.lists.moments))
+        self.lists.head("aten", title, operations_in(graph), at=self.lists.next_moment)
 
         last: Any = NO_NODE_YET
         for node in graph.nodes:

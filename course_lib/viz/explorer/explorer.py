@@ -23,7 +23,7 @@ import torch
 from course_lib import events
 from course_lib.compiler import compile
 from course_lib.viz.explorer.provenance import PANES, Provenance, Row
-from course_lib.viz.kit.asked import a_function, recorded, text
+from course_lib.viz.kit.arguments import a_function, recorded, text
 from course_lib.viz.kit.style import Picture, escape, page, plural, sheet
 from course_lib.viz.kit.tables import columns, html_table
 from course_lib.viz.pictures.capture.stack_words import in_words

@@ -53,7 +53,7 @@ class KernelRows:
     def lowered(self, event: events.Lowered) -> None:
         graph = event.graph
         size = plural(len(graph.nodes), "loop")
-        self.lists.head("loops", self.lists.title, size, at=len(self.lists.moments))
+        self.lists.head("loops", self.lists.title, size, at=self.lists.next_moment)
 
         self.loops = {}
         for node in graph.nodes:
@@ -66,8 +66,9 @@ class KernelRows:
                 row.note = ranges_of(node)
                 row.at = self.lists.moment("lowering", f"a loop for {label_of(node)}")
 
-            known = [origin for origin in node.origins if origin in self.lists.nodes]
-            row.up = list(dict.fromkeys(self.lists.nodes[origin] for origin in known))
+            # The rows of the ATen nodes that the loop came from, each once
+            listed = [origin for origin in node.origins if origin in self.lists.nodes]
+            row.up = list(dict.fromkeys(self.lists.nodes[origin] for origin in listed))
             for buffer in node.buffers:
                 self.loops[buffer.name] = row
 
@@ -82,7 +83,7 @@ class KernelRows:
         before = human_bytes(schedule.bytes_before)
         after = human_bytes(schedule.bytes_after)
         note = f"{plural(len(schedule.kernels), 'group')}, {before} → {after}"
-        self.lists.head("groups", self.lists.title, note, at=len(self.lists.moments))
+        self.lists.head("groups", self.lists.title, note, at=self.lists.next_moment)
 
         self.groups = {}
         self.steps = {}

@@ -96,6 +96,11 @@ class Lists:
         self.title = ""
         """The name of the graph that is being compiled."""
 
+    @property
+    def next_moment(self) -> int:
+        """The number of the moment that comes next: a heading appears together with the first row below it."""
+        return len(self.moments)
+
     def moment(self, stage: str, text: str) -> int:
         """Something happens now. Gives the moment's number."""
         self.moments.append(Moment(stage, text))

@@ -11,7 +11,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from course_lib.viz.kit.asked import ANYTHING, STAGE, TEXT, a_number, attributes, named, takes
+from course_lib.viz.kit.arguments import ANYTHING, STAGE, TEXT, a_number, attributes, named, takes
 from course_lib.viz.kit.style import Picture, human_bytes, human_seconds
 from course_lib.viz.kit.svg import Svg, fold, text_width
 from course_lib.viz.kit.tables import columns, show

@@ -14,7 +14,7 @@ import textwrap
 from collections.abc import Collection
 from typing import Any
 
-from course_lib.viz.kit.asked import TEXT, takes
+from course_lib.viz.kit.arguments import TEXT, takes
 from course_lib.viz.kit.style import Picture, escape, plural
 
 LEXERS = {"triton": "python", "py": "python", "c++": "cpp"}

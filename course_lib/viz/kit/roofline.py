@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
-from course_lib.viz.kit.asked import STAGE, Kind, each, positive, takes
+from course_lib.viz.kit.arguments import STAGE, Kind, each, positive, takes
 from course_lib.viz.kit.bars import who
 from course_lib.viz.kit.style import SMALL, Picture, human_bytes, human_seconds
 from course_lib.viz.kit.svg import Svg, shorten, text_width

@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Sequence
 
-from course_lib.viz.kit.asked import TEXT, Kind, each, shown, takes
+from course_lib.viz.kit.arguments import TEXT, Kind, each, shown, takes
 from course_lib.viz.kit.style import Picture, escape
 
 

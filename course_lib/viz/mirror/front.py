@@ -23,7 +23,7 @@ from torch import fx
 
 from course_lib import events
 from course_lib.compiler import compile
-from course_lib.viz.kit.asked import a_function
+from course_lib.viz.kit.arguments import a_function
 from course_lib.viz.kit.style import Picture, escape, plural
 from course_lib.viz.kit.tables import columns, html_table
 from course_lib.viz.mirror.back import NOT_AVAILABLE, SAME, Halves, Trial, course, halves, verdict

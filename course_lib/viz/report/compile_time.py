@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from course_lib.viz.kit.asked import RECORDED, takes
+from course_lib.viz.kit.arguments import RECORDED, takes
 from course_lib.viz.kit.style import SMALL, Picture, human_seconds, plural
 from course_lib.viz.kit.svg import Svg, shorten, text_width
 from course_lib.viz.kit.tables import columns

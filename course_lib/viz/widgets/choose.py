@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from course_lib.scheduling import No, Schedule, can_fuse, schedule
-from course_lib.viz.kit.asked import attributes, wholes
+from course_lib.viz.kit.arguments import attributes, wholes
 from course_lib.viz.kit.style import SMALL, Picture, human_bytes, plural
 from course_lib.viz.kit.svg import Svg, shorten
 from course_lib.viz.kit.tables import columns

@@ -14,7 +14,7 @@ from itertools import product
 from pathlib import Path
 from typing import Any
 
-from course_lib.viz.kit.asked import several, whole
+from course_lib.viz.kit.arguments import several, whole
 from course_lib.viz.kit.style import SMALL, Picture, plural
 from course_lib.viz.kit.svg import Svg
 from course_lib.viz.kit.tables import columns

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from course_lib.languages import translate
-from course_lib.viz.kit.asked import several, text, whole
+from course_lib.viz.kit.arguments import several, text, whole
 from course_lib.viz.kit.style import Picture, escape
 from course_lib.viz.widgets.live import Live, widget_class
 
@@ -80,11 +80,11 @@ class Predict(Live):
             said = f"You said {self.option(self.choice)}: ✕ not so."
             body = f"<p><b>{marked(said)}</b></p><p>{marked(told)}</p>"
         return Picture(
-            f'<div class="cl-score cl-{kind}">{body}</div>',
-            "",
-            said,
-            f"{said} {told}",
-            ("predict",),
+            body=f'<div class="cl-score cl-{kind}">{body}</div>',
+            caption="",
+            alt=said,
+            text=f"{said} {told}",
+            sheets=("predict",),
         )
 
     def option(self, number: int) -> str:

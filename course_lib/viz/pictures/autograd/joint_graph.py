@@ -16,7 +16,7 @@ from typing import Any
 from torch import fx
 
 from course_lib.autograd.partition import node_bytes
-from course_lib.viz.kit.asked import having, shown, takes
+from course_lib.viz.kit.arguments import shown, takes, with_attributes
 from course_lib.viz.kit.style import Picture, human_bytes, plural
 from course_lib.viz.kit.tables import columns
 from course_lib.viz.pictures.autograd.joint_drawing import Drawing
@@ -28,7 +28,7 @@ FEW = {"operators": 30, "operations": 24, "modules": math.inf}
 
 
 @takes(
-    partition=having(
+    partition=with_attributes(
         "a Partition (trace.of(events.Partitioned)[0].partition)", "forward", "backward", "saved"
     )
 )

@@ -165,11 +165,12 @@ class Sides:
         self.again = {node.name for node in partition.recomputed}
 
         inputs = [node for node in self.forward if node.op == "placeholder"]
-        wanted = signature.gradients if signature else []
-        self.gradient_of = [source_of(inputs[number]) for number in wanted]
+        with_gradient = signature.gradients if signature else []
+        self.sources_with_gradient = [source_of(inputs[number]) for number in with_gradient]
         self.modules = modules_of(captured_operations([*self.forward, *self.backward]))
 
         self.by_key: dict[Any, Band] = {}
+        """Captured operation, or its module → its band; None → the band of nodes that have none."""
         self.place: dict[tuple[str, str], Box] = {}
         """(side, name of a node) → its box."""
 
@@ -230,7 +231,7 @@ class Sides:
     def fill_right(self) -> None:
         """Backward: the gradients that come in, and the operators; forward's among them are done again."""
         gradients = results_of(self.backward)
-        names = [f"gradient of {name}" for name in self.gradient_of]
+        names = [f"gradient of {name}" for name in self.sources_with_gradient]
         names = names or ["a gradient"] * len(gradients)
 
         for node in self.backward:

@@ -11,7 +11,7 @@ import math
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
-from course_lib.viz.kit.asked import NAMES, SIZE, named, takes
+from course_lib.viz.kit.arguments import NAMES, SIZE, named, takes
 from course_lib.viz.kit.style import SMALL, Picture, human_bytes
 from course_lib.viz.kit.svg import Svg
 from course_lib.viz.kit.tables import columns

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from course_lib import events, frames
-from course_lib.viz.kit.asked import RECORDED, takes, whole
+from course_lib.viz.kit.arguments import RECORDED, takes, whole
 from course_lib.viz.kit.style import Picture, escape, place
 from course_lib.viz.recording import Recording
 

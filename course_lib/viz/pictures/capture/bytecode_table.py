@@ -19,7 +19,7 @@ from typing import Any
 from course_lib import events
 from course_lib.frames import instructions
 from course_lib.frames.resume import resumed
-from course_lib.viz.kit.asked import RECORDED, Kind, recorded, shown, takes
+from course_lib.viz.kit.arguments import RECORDED, Kind, recorded, shown, takes
 from course_lib.viz.kit.style import Picture, escape, place, plural, short_types
 from course_lib.viz.kit.tables import columns
 from course_lib.viz.kit.user_lines import as_written

@@ -12,7 +12,7 @@ from typing import Any
 
 from course_lib import events, frames
 from course_lib.frames.resume import Resume, live, resumed
-from course_lib.viz.kit.asked import RECORDED, a_function, takes
+from course_lib.viz.kit.arguments import RECORDED, a_function, takes
 from course_lib.viz.kit.style import LARGE, SMALL, Picture, plural
 from course_lib.viz.kit.svg import Svg, shorten, text_width, wrap
 from course_lib.viz.kit.user_lines import as_written

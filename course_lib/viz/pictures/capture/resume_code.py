@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from course_lib import frames
 from course_lib.frames.instructions import Instruction
 from course_lib.frames.resume import Resume
-from course_lib.viz.kit.asked import having, takes
+from course_lib.viz.kit.arguments import takes, with_attributes
 from course_lib.viz.kit.style import Picture, plural
 from course_lib.viz.kit.svg import Svg
 from course_lib.viz.pictures.capture.cut_frame import title_of
@@ -47,7 +47,7 @@ def listings_of(at: Resume) -> Listings:
     return Listings(original, resumed, new, target)
 
 
-@takes(at=having("a Resume (where a frame goes on)", "original", "offset", "shift"))
+@takes(at=with_attributes("a Resume (where a frame goes on)", "original", "offset", "shift"))
 def resume_code(at: Resume) -> Picture:
     """The bytecode of a function, and beside it that of the resume function which goes on at one place in it."""
     code = listings_of(at)

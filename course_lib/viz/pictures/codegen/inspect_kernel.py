@@ -31,7 +31,7 @@ from course_lib.runtime.compiler import (
     CompileFailed,
     find_compiler,
 )
-from course_lib.viz.kit.asked import TEXT, having, takes
+from course_lib.viz.kit.arguments import TEXT, takes, with_attributes
 
 COMPILE = """
 import json, linecache, sys
@@ -61,7 +61,7 @@ print(json.dumps({name: text for name, text in made.asm.items() if isinstance(te
 
 
 @takes(
-    kernel=having(
+    kernel=with_attributes(
         "a kernel of trace.of(events.KernelsBuilt)[0].compiled.kernels",
         "source",
         "name",

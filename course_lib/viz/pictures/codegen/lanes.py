@@ -7,7 +7,7 @@ Out: a `Picture`: a row for each thread, a frame for each vector instruction, a 
 
 from __future__ import annotations
 
-from course_lib.viz.kit.asked import COUNT, takes
+from course_lib.viz.kit.arguments import COUNT, takes
 from course_lib.viz.kit.style import SMALL, Picture, plural
 from course_lib.viz.kit.svg import Svg
 

@@ -59,7 +59,7 @@ def by_reference(mark: str, meaning: str) -> Callable[[str], Lines]:
     """
 
     def read(text: str) -> Lines:
-        places = {name: int(line) for name, line in re.findall(meaning, text, flags=re.M)}
+        line_of = {name: int(line) for name, line in re.findall(meaning, text, flags=re.M)}
         # a reference may name another one: `#loc7 = loc("x"(#loc3))`
         aliases = dict(re.findall(r"^(#loc\d*) = loc\(\S+?\((#loc\d*)[^\n]*$", text, flags=re.M))
 
@@ -69,16 +69,27 @@ def by_reference(mark: str, meaning: str) -> Callable[[str], Lines]:
                 continue
             reference = re.search(mark, row)
             name = reference[1] if reference else ""
-            if name not in places:
+            if name not in line_of:
                 name = aliases.get(name, "")
             shown = re.sub(r"\s*loc\(#loc\d*\)|, !dbg !\d+", "", row)
-            found.append((shown.rstrip(), places.get(name, 0)))
+            found.append((shown.rstrip(), line_of.get(name, 0)))
         return found
 
     return read
 
 
-mlir = by_reference(r"loc\((#loc\d*)\)$", r'^(#loc\d*) = loc\(.*?"[^"]*":(\d+):\d+')
+mlir = by_reference(
+    mark=r"loc\((#loc\d*)\)$",
+    meaning=r'^(#loc\d*) = loc\(.*?"[^"]*":(\d+):\d+',
+)
+llvm = by_reference(
+    mark=r"!dbg (!\d+)",
+    meaning=r"^(!\d+) = !DILocation\(line: (\d+)",
+)
 READERS: dict[str, Callable[[str], Lines]] = {
-    "ttir": mlir, "ttgir": mlir, "llir": by_reference(r"!dbg (!\d+)", r"^(!\d+) = !DILocation\(line: (\d+)"), "ptx": by_loc,
-}  # fmt: skip
+    "ttir": mlir,
+    "ttgir": mlir,
+    "llir": llvm,
+    "ptx": by_loc,
+}
+"""Form of a kernel → the function that reads its lines."""

@@ -206,10 +206,12 @@ def draw_result(svg: Svg, product: Product, at: tuple[int, int], x: float, y: fl
     rows, columns = product.rows.inside(down), product.columns.inside(across)
     tile(svg, x, y, (WIDE, TALL), (columns, rows), READ if is_first else NOT_READ)
 
-    # In the middle of the tinted part, or below it where it is too low for a line of text
-    low = 4 + TALL / 2 * rows if rows > 0.4 else 14 + TALL * rows
+    # Text stands on its base line: 4 px below the middle of the tinted part, or below that part where a line has no room in it.
+    base_line = 4 + TALL * rows / 2
+    if rows <= 0.4:
+        base_line = 14 + TALL * rows
     text = f"program {product.program(down, across):,}"
-    svg.text(x + 6, y + low, text, SMALL, bold=is_first)
+    svg.text(x + 6, y + base_line, text, SMALL, bold=is_first)
 
 
 def draw_gap(svg: Svg, x: float, y: float, wide: float, tall: float) -> None:

@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from course_lib.codegen.triton import ProductTiling
-from course_lib.viz.kit.asked import having, takes
+from course_lib.viz.kit.arguments import takes, with_attributes
 from course_lib.viz.kit.style import SMALL, Picture, plural
 from course_lib.viz.kit.svg import Svg, text_width
 from course_lib.viz.pictures.codegen.product_tiles import product_map
@@ -125,7 +125,11 @@ class Cover:
         return f"; each walks its rows in {steps}"
 
 
-@takes(source=having("the source of a Triton kernel (trace.tiles() finds it)", "tiling", "name"))
+@takes(
+    source=with_attributes(
+        "the source of a Triton kernel (trace.tiles() finds it)", "tiling", "name"
+    )
+)
 def tile_map(source: Any, meta: Mapping[str, int] | None = None, title: str = "") -> Picture:
     """The tiles of one kernel.
 

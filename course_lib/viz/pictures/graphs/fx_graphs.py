@@ -18,7 +18,7 @@ from typing import Any
 from torch import fx
 
 from course_lib.capture.sources import Location
-from course_lib.viz.kit.asked import GRAPH, TEXT, takes
+from course_lib.viz.kit.arguments import GRAPH, TEXT, takes
 from course_lib.viz.kit.style import (
     COLOURS,
     DIM,

@@ -17,7 +17,7 @@ from typing import Any
 
 from torch import fx
 
-from course_lib.viz.kit.asked import GRAPH, TEXT, takes
+from course_lib.viz.kit.arguments import GRAPH, TEXT, takes
 from course_lib.viz.kit.style import COLOURS, Picture, escape, plural
 from course_lib.viz.kit.tables import columns, html_table
 from course_lib.viz.pictures.graphs.fx_graphs import (
@@ -136,22 +136,23 @@ class Modules:
 def modules_in(graph: fx.Graph) -> Modules:
     """`edges` are (from, to), each once. `reads`: the last input that a module reads, parameters aside."""
     operations = [node for node in graph.nodes if is_operation(node)]
-    home = modules_of(operations)
-    found = Modules(Counter(home.values()), {}, [], {})
+    module_of = modules_of(operations)
+    found = Modules(Counter(module_of.values()), {}, [], {})
 
     edges: dict[tuple[str, str], None] = {}
     for node in operations:
-        found.kinds.setdefault(home[node], Counter())[op_name(node)] += 1
+        module = module_of[node]
+        found.kinds.setdefault(module, Counter())[op_name(node)] += 1
         for source in node.all_input_nodes:
-            if source in home and home[source] != home[node]:
-                edges[home[source], home[node]] = None
+            if source in module_of and module_of[source] != module:
+                edges[module_of[source], module] = None
     found.edges = list(edges)
 
     for node in graph.nodes:
         if node.op == "placeholder" and not is_parameter(node):
             # An input that is returned as it is has no reader in a module.
-            for user in filter(home.__contains__, node.users):
-                found.reads[home[user]] = node
+            for user in filter(module_of.__contains__, node.users):
+                found.reads[module_of[user]] = node
     return found
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from course_lib.viz.kit.asked import COUNT, each, takes
+from course_lib.viz.kit.arguments import COUNT, each, takes
 from course_lib.viz.kit.style import SMALL, Picture, plural
 from course_lib.viz.kit.svg import Svg
 from course_lib.viz.kit.tables import columns

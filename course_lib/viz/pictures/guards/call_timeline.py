@@ -18,7 +18,7 @@ from typing import Any
 import torch
 
 from course_lib import events, frames
-from course_lib.viz.kit.asked import RECORDED, Kind, shown, takes
+from course_lib.viz.kit.arguments import RECORDED, Kind, shown, takes
 from course_lib.viz.kit.style import SMALL, Picture, escape, human_seconds, plural, short_types
 from course_lib.viz.kit.svg import Svg, shorten
 from course_lib.viz.kit.tables import columns, html_table

@@ -15,7 +15,7 @@ from types import MappingProxyType
 from typing import Any
 
 from course_lib.capture import SameAs
-from course_lib.viz.kit.asked import GUARDS, TEXT, takes
+from course_lib.viz.kit.arguments import GUARDS, TEXT, takes
 from course_lib.viz.kit.highlight import highlighted
 from course_lib.viz.kit.style import Picture, escape, place, plural
 from course_lib.viz.kit.tables import breakable, html_table
@@ -56,11 +56,11 @@ def guard_table(
 
     table = html_table(rows, HEADER)
     return Picture(
-        f'<div class="cl-scroll">{table}</div>',
-        CAPTION,
-        counted(guards, title, why if failed is not None else None),
-        "\n".join(text),
-        ("code", "guards", "break"),
+        body=f'<div class="cl-scroll">{table}</div>',
+        caption=CAPTION,
+        alt=counted(guards, title, why if failed is not None else None),
+        text="\n".join(text),
+        sheets=("code", "guards", "break"),
     )
 
 

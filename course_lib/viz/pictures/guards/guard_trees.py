@@ -14,7 +14,7 @@ from types import MappingProxyType
 from typing import Any
 
 from course_lib.capture import literal
-from course_lib.viz.kit.asked import GUARDS, TEXT, having, takes
+from course_lib.viz.kit.arguments import GUARDS, TEXT, takes, with_attributes
 from course_lib.viz.kit.style import SMALL, Picture, escape, human_seconds, plural
 from course_lib.viz.kit.svg import Svg, middle, shorten, text_width
 from course_lib.viz.kit.tables import html_table
@@ -74,7 +74,11 @@ RESOLUTION = 1e-9
 """seconds: what is less is noise in the mean of so many calls."""
 
 
-@takes(check=having("the check of an entry (of the compiler)", "guards", "parameters", "function"))
+@takes(
+    check=with_attributes(
+        "the check of an entry (of the compiler)", "guards", "parameters", "function"
+    )
+)
 def guard_costs(check: Any, function: Any, *args: Any) -> dict[Any, float]:
     """Seconds for each guard of a `Check`, tested alone (its path is looked up anew, so their sum is more than the whole)."""
 

@@ -15,7 +15,7 @@ import torch
 
 from course_lib.frames import parameters
 from course_lib.guards import Check
-from course_lib.viz.kit.asked import COUNT_OR_0, FUNCTION, RECORDED, each, named, shown, takes
+from course_lib.viz.kit.arguments import COUNT_OR_0, FUNCTION, RECORDED, each, named, shown, takes
 from course_lib.viz.kit.style import SMALL, Picture, plural
 from course_lib.viz.kit.svg import Svg, shorten, text_width
 from course_lib.viz.kit.tables import columns

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from course_lib.capture.guard_tests import SizeIs, SizesAre
-from course_lib.viz.kit.asked import Kind, each, takes
+from course_lib.viz.kit.arguments import Kind, each, takes
 from course_lib.viz.kit.style import SMALL, Picture, plural
 from course_lib.viz.kit.svg import Svg, text_width
 from course_lib.viz.kit.tables import columns

@@ -15,7 +15,7 @@ from typing import Any
 
 import sympy
 
-from course_lib.viz.kit.asked import ANYTHING, FUNCTION, named, takes
+from course_lib.viz.kit.arguments import ANYTHING, FUNCTION, named, takes
 from course_lib.viz.kit.style import Picture, escape, plural
 from course_lib.viz.kit.tables import columns, html_table
 from course_lib.viz.pictures.lowering.loop_formulas import shown
@@ -96,8 +96,8 @@ def side_by_side(
     alt = f"A body of {plural(len(rows), 'operation')} under {plural(len(handlers), 'handler')}: {', '.join(handlers)}; "
     alt += f"at the end they have {'; '.join(rows[-1][2:]) if rows else 'nothing'}."
     return Picture(
-        f'<div class="cl-scroll">{html_table(cells, header)}</div>',
-        caption,
-        alt,
-        columns(rows, header),
+        body=f'<div class="cl-scroll">{html_table(cells, header)}</div>',
+        caption=caption,
+        alt=alt,
+        text=columns(rows, header),
     )

@@ -21,7 +21,7 @@ from torch.utils._pytree import tree_leaves
 
 from course_lib.lowering.ir import ExternKernel, LoopNode
 from course_lib.viz.evaluator import NO_SYMBOLS, Array, Memory, Numbers, NumpyHandler, compute
-from course_lib.viz.kit.asked import LOOPS, TEXT, takes
+from course_lib.viz.kit.arguments import LOOPS, TEXT, takes
 from course_lib.viz.kit.style import Picture, escape, human_bytes, plural
 from course_lib.viz.pictures.graphs.fx_graphs import bare, op_name
 

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 import torch
 
 from course_lib.lowering.ops import linear_index
-from course_lib.viz.kit.asked import TENSOR, TEXT, named, takes, whole
+from course_lib.viz.kit.arguments import TENSOR, TEXT, named, takes, whole
 from course_lib.viz.kit.style import SMALL, Picture, plural
 from course_lib.viz.kit.svg import Svg, text_width
 from course_lib.viz.kit.tables import columns

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from course_lib.viz.kit.asked import COUNT_OR_0, TEXT, Kind, each, named, takes
+from course_lib.viz.kit.arguments import COUNT_OR_0, TEXT, Kind, each, named, takes
 from course_lib.viz.kit.style import SMALL, Picture, plural
 from course_lib.viz.kit.svg import Svg, text_width
 from course_lib.viz.kit.tables import columns

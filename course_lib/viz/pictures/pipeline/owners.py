@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import NamedTuple
 
-from course_lib.viz.kit.asked import Kind, each, takes
+from course_lib.viz.kit.arguments import Kind, each, takes
 from course_lib.viz.kit.style import LARGE, SMALL, Picture, escape, page
 from course_lib.viz.kit.svg import Svg, shorten
 from course_lib.viz.kit.tables import columns, html_table

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from course_lib import events
-from course_lib.viz.kit.asked import text
+from course_lib.viz.kit.arguments import text
 from course_lib.viz.kit.style import LARGE, SMALL, Picture, human_seconds, plural
 from course_lib.viz.kit.svg import Svg
 from course_lib.viz.recording import Recording

@@ -92,9 +92,10 @@ def call_told(program: CompiledGraph, *inputs: Any) -> tuple[Any, ...]:
 def told_wrapper(program: CompiledGraph) -> Callable[..., Any]:
     """The program's wrapper with a clock around each kernel, in the same namespace."""
     outer: Any = program.run
-    # On a GPU `outer` is made by `on_device`. It closes over the wrapper itself.
-    apart = inspect.getclosurevars(outer).nonlocals
-    wrapper: FunctionType = apart.get("run", outer)
+    # On a GPU `outer` is made by `on_device`. It closes over the wrapper itself, as `run`.
+    closed_over = inspect.getclosurevars(outer).nonlocals
+    wrapper: FunctionType = closed_over.get("run", outer)
+
     lines = kernel_lines(program.wrapper_source)
     numbers = {line: number for number, line in enumerate(lines) if lines[line]}
     tree = ast.parse(program.wrapper_source)
@@ -126,7 +127,9 @@ def told_wrapper(program: CompiledGraph) -> Callable[..., Any]:
 
     told = FunctionType(code, wrapper.__globals__, wrapper.__name__)
     told.__kwdefaults__ = {"_now": time.perf_counter, "_tell": tell}
-    return on_device(apart["device"], told) if "device" in apart else told
+    if "device" in closed_over:
+        return on_device(closed_over["device"], told)
+    return told
 
 
 def play_told(

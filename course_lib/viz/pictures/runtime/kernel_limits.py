@@ -30,7 +30,7 @@ from torch.utils.flop_counter import flop_registry
 from course_lib import events
 from course_lib.lowering.ops import BINARY, BOOLEAN, UNARY
 from course_lib.scheduling.expressions import Expr, trees_of
-from course_lib.viz.kit.asked import RECORDED, positive, several, takes
+from course_lib.viz.kit.arguments import RECORDED, positive, several, takes
 from course_lib.viz.kit.roofline import Point, lower, roofline
 from course_lib.viz.kit.style import Picture, human_bytes, human_seconds, plural
 from course_lib.viz.kit.tables import breakable, columns, html_table

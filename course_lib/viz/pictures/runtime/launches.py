@@ -12,7 +12,7 @@ from typing import Any
 
 import torch
 
-from course_lib.viz.kit.asked import STAGE, Kind, a_function, each, named, takes
+from course_lib.viz.kit.arguments import STAGE, Kind, a_function, each, named, takes
 from course_lib.viz.kit.bars import who
 from course_lib.viz.kit.style import SMALL, Picture, human_seconds
 from course_lib.viz.kit.svg import Svg, shorten

@@ -10,7 +10,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from course_lib.viz.kit.asked import SIZE, each, having, named, takes
+from course_lib.viz.kit.arguments import SIZE, each, named, takes, with_attributes
 from course_lib.viz.kit.bars import who
 from course_lib.viz.kit.style import SMALL, Picture, plural
 from course_lib.viz.kit.svg import Svg, n, text_width
@@ -60,7 +60,7 @@ QUEUE_CAPTION = "Upright line: arrival; dashed line: waiting. Yellow: its shape 
 QUEUE_HEADER = ("request", "arrives", "begins", "compiles", "runs", "padding", "latency")
 
 
-@takes(handled=each(having("", "arrived", "done"), "requests, each a Handled"))
+@takes(handled=each(with_attributes("", "arrived", "done"), "requests, each a Handled"))
 def queue(handled: Sequence[Handled], title: str = "", until: float = 0.0) -> Picture:
     """A row for each request: waiting, compiling, running, and how much of running is padding.
 

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from course_lib.viz.kit.asked import (
+from course_lib.viz.kit.arguments import (
     ANYTHING,
     MAPPING,
     STAGE,

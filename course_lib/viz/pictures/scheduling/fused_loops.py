@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from course_lib import events
-from course_lib.viz.kit.asked import attributes
+from course_lib.viz.kit.arguments import attributes
 from course_lib.viz.kit.style import Picture, escape, human_bytes, plural
 from course_lib.viz.kit.tables import breakable, html_table
 from course_lib.viz.pictures.scheduling.fusion_drawing import two_columns
@@ -98,23 +98,24 @@ def fusion_of(schedule: Any, graph: Any = None) -> Picture:
 # ---- many loops -----------------------------------------------------------------------------------------------------
 
 
-def kernel_by_kernel(both: Sides, each: list[list[Item]], buffers: Buffers) -> str:
-    """A line for each kernel, in HTML; `each`: the loops of each kernel.
+def kernel_by_kernel(both: Sides, loops_of_kernels: list[list[Item]], buffers: Buffers) -> str:
+    """A line for each kernel, in HTML.
 
     A line unfolds to a picture. A kernel that differs only in names from one above says so instead."""
+    # The loops of a kernel and the bytes it moves → the first kernel that had the same
     first_of_its_kind: dict[Any, str] = {}
     lines = []
-    for loops, kernel in zip(each, both.after.items, strict=True):
-        moved = buffers.moved(loops), buffers.moved([kernel])
-        loops_inside = tuple(kernel.loops)
-        first = first_of_its_kind.setdefault((loops_inside, *moved), kernel.name)
+    for loops, kernel in zip(loops_of_kernels, both.after.items, strict=True):
+        before, after = buffers.moved(loops), buffers.moved([kernel])
+        its_kind = (tuple(kernel.loops), before, after)
+        first = first_of_its_kind.setdefault(its_kind, kernel.name)
 
-        words = in_one_line(kernel, len(loops), *moved)
+        words = in_one_line(kernel, len(loops), before, after)
         like = f", like {first}" if first != kernel.name else ""
         if like or kernel.extern:
             lines.append(f'<div style="padding-left: 14px">{escape(words)}{like}</div>')
         else:
-            drawing = two_columns(sides(loops, [kernel], *moved), buffers).render(words)
+            drawing = two_columns(sides(loops, [kernel], before, after), buffers).render(words)
             lines.append(f"<details><summary>{escape(words)}</summary>{drawing}</details>")
 
     heading = "<br>".join(f"{side.title}; {side.total}" for side in both)

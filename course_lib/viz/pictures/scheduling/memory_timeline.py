@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from course_lib.scheduling import MemoryPlan, Schedule
-from course_lib.viz.kit.asked import having, takes
+from course_lib.viz.kit.arguments import takes, with_attributes
 from course_lib.viz.kit.style import SMALL, Picture, human_bytes, plural
 from course_lib.viz.kit.svg import Svg, n, shorten
 
@@ -136,7 +136,7 @@ STAGES = ("eager", "scheduling")
 """The colours of the two sides."""
 
 
-@takes(use=having("what trace.memory() gives", "spans_alone", "unplanned_peak"))
+@takes(use=with_attributes("what trace.memory() gives", "spans_alone", "unplanned_peak"))
 def memory_timeline(use: MemoryUse) -> Picture:
     """Memory held over time, if each node ran alone and as planned."""
     alone, planned = use.spans_alone, use.spans

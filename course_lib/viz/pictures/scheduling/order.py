@@ -11,7 +11,7 @@ import itertools
 from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
-from course_lib.viz.kit.asked import NAMES, named, takes
+from course_lib.viz.kit.arguments import NAMES, named, takes
 from course_lib.viz.kit.style import LARGE, Picture
 from course_lib.viz.kit.svg import Svg, text_width
 

@@ -1,4 +1,4 @@
-"""What a widget or picture was given, looked at before anything is drawn.
+"""The arguments of widgets and pictures, checked before anything is drawn.
 
 In:  a value, and what it should be. Out: the value, or TypeError or ValueError with one sentence: what, where, and what to do.
 """
@@ -128,7 +128,7 @@ class Kind:
     holds: Callable[[Any], bool]
 
 
-def having(words: str, *names: str) -> Kind:
+def with_attributes(words: str, *names: str) -> Kind:
     """An object (no class) that has all these attributes, in its own right: a module answers for what it does not have."""
 
     def has_all(value: Any) -> bool:
@@ -195,10 +195,10 @@ TENSOR = of_type("a tensor", torch.Tensor)
 ANYTHING = Kind("anything", is_anything)
 MAPPING = of_type("a dict", Mapping)
 FUNCTION = Kind("a function or a module", callable)
-RECORDED = having("the trace of `with cl.record() as trace:`", "events", "of")
+RECORDED = with_attributes("the trace of `with cl.record() as trace:`", "events", "of")
 GRAPH = of_type("a graph of torch.fx (trace.graphs[0]), or its module", fx.Graph, fx.GraphModule)
-GUARDS = each(having("a guard", "kind", "source", "tests"), "guards (trace.guards)")
-LOOPS = having("a LoopGraph (trace.of(events.Lowered)[0].graph)", "buffers", "outputs")
+GUARDS = each(with_attributes("a guard", "kind", "source", "tests"), "guards (trace.guards)")
+LOOPS = with_attributes("a LoopGraph (trace.of(events.Lowered)[0].graph)", "buffers", "outputs")
 
 NAMES = each(TEXT, "a list of names")
 

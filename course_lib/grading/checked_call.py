@@ -23,7 +23,7 @@ MOST_VALUES = 4
 Scope = ast.Module | ast.FunctionDef
 
 
-def asked(frame: FrameType | None, line: int = 0) -> list[str]:
+def checked_call(frame: FrameType | None, line: int = 0) -> list[str]:
     """The call and its inputs, a line each; empty where the check stands in no cell, or asks for no call.
 
     `line`: of the check, where it is not the line that the frame runs now.
