@@ -13,7 +13,7 @@ from torch import nn
 from course_lib.codegen.cpp import cpp_source
 from course_lib.lowering import ExternKernel
 from course_lib.scheduling import Fuse, FusedKernel, can_fuse, schedule, split_reductions
-from course_lib.scheduling.schedule import Fusion
+from course_lib.scheduling.merging import Fusion
 
 
 def test_what_nobody_needs_is_removed():

@@ -11,8 +11,8 @@ import torch
 from aten_graphs import lowered
 
 from course_lib.scheduling import schedule
+from course_lib.scheduling.inlining import LONGEST
 from course_lib.scheduling.order import Order
-from course_lib.scheduling.schedule import LONGEST
 
 
 @dataclass(eq=False)
