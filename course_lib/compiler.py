@@ -1,4 +1,4 @@
-"""`cl.compile`, and the compiler behind it: which code runs in a frame's place.
+"""`cl.compile`, and the compiler behind it: which code runs in a frame's place. (The C++ compiler: `runtime/compiler.py`.)
 
 In:  a function or module, and a backend.
 Out: a callable that watches the frames that run below it, captures them, and runs compiled code where the guards hold.

@@ -1,4 +1,17 @@
-"""Sources to something that runs: compiler, launcher, the compiled program."""
+"""Sources to something that runs: compiler, launcher, the compiled program.
+
+In:  sources of kernels, and the program around them. Out: a `CompiledGraph`, which is called with tensors.
+
+    compiled.py                  everything is put together
+    compiler.py                  C++: the machine's compiler, its flags (`FLAGS`), what is missing (`BackendMissing`)
+    triton_runner.py             Triton: compiled for a GPU, or run by its interpreter
+    cudagraphs.py                all kernels of a program started at once, and when that cannot be (`why_not`)
+    gemm.py, templates.py        who computes a matrix product
+    autotune.py                  tile sizes, by measuring
+
+Built files are kept on disk by `course_lib.build_cache`.
+In PyTorch: `torch/_inductor/codecache.py`, `cpp_builder.py`, `runtime/triton_heuristics.py`, `cudagraph_trees.py`.
+"""
 
 import os
 import sys
