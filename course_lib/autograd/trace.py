@@ -33,6 +33,7 @@ from course_lib.autograd.signature import Signature, has_gradient, restride, sig
 from course_lib.autograd.sizes_as_nodes import any_formula_of_sizes, rules_for_sizes
 from course_lib.autograd.tagging import Tagging
 from course_lib.autograd.tidying import tidy
+from course_lib.failing import is_torchs
 from course_lib.written import quiet
 
 aten = torch.ops.aten
@@ -60,8 +61,8 @@ def trace(
     Raises NotImplementedError for a program that no compiled graph can run as eager does.
     """
     fakes = [node.meta["val"] for node in gm.graph.find_nodes(op="placeholder")]
-    mode = mode_of(fakes)
     refuse_what_runs_as_it_is(gm, gradients)
+    mode = mode_of(fakes)
 
     tracing = Tracing(gm, decompositions, gradients)
     records = gradients and torch.is_grad_enabled()
@@ -72,7 +73,7 @@ def trace(
             # The graph's Python is written when somebody calls it or looks at it.
             with _use_lazy_graph_module(True), quiet(), any_formula_of_sizes(), rules_for_sizes():
                 traced = make_fx(tracing.run)(*inputs)
-        except (RuntimeError, ValueError, ArithmeticError) as problem:
+        except failures(gm) as problem:
             # such as a backward that fails, or that nothing leads to
             raise NotImplementedError(f"this graph cannot be traced: {problem}") from problem
 
@@ -82,6 +83,12 @@ def trace(
             "oneDNN's recurrent layers keep what their backward needs only while autograd records them"
         )
     return tidy(traced, gm, tracing)
+
+
+def failures(gm: fx.GraphModule) -> tuple[type[Exception], ...]:
+    """What may be raised while a graph is traced, and means that it cannot be. A function of the user's may raise anything."""
+    own = any(node.op == "call_function" and not is_torchs(node.target) for node in gm.graph.nodes)
+    return (Exception,) if own else (RuntimeError, ValueError, ArithmeticError)
 
 
 def refuse_what_runs_as_it_is(gm: fx.GraphModule, gradients: bool) -> None:

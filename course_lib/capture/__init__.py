@@ -107,6 +107,11 @@ def capture(
             check_own_failure(error)
             problem, plain = attempt.raised_by_the_program(error), True
 
+        if problem is not None and problem.anew:
+            attempt.world.forget()
+            endings.clear()
+            continue
+
         again = problem is not None and not fullgraph and attempt.note(problem, plain)
         if not again:
             # the last attempt: whoever listens hears what was interpreted

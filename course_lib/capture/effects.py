@@ -29,6 +29,7 @@ def changes(world: World) -> dict[Any, Any]:
 
         if known.attributes is not None:
             found |= attribute_changes(known, known.attributes)
+    found |= {id(other): other.state() for other in world.others if other.state()}
     for key, stored in world.stored.items():
         found[key] = id(stored.value)
     return found

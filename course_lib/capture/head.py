@@ -199,6 +199,11 @@ class HeadBuilder(Rebuilder):
         if self.checks or any(map(draws_numbers, nodes)):
             lines.insert(0, f"__random = {self.name_for(global_state.random)}()")
             undo += "__random(); "
+        for other in self.world.others:
+            before, behind = other.undo(self)
+            if before:
+                lines.insert(0, before)
+                undo += behind
         return undo
 
     def saves_for_backward(self) -> bool:
@@ -225,6 +230,9 @@ class HeadBuilder(Rebuilder):
 
         for stored in self.world.stored.values():
             self.stored_effect(stored)
+
+        for other in self.world.others:
+            other.write(self)
 
         self.has_effects = bool(self.body)
         self.body += [f"{switch}({now})" for switch, now in self.world.switched()]

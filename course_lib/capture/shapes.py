@@ -129,6 +129,8 @@ class Shapes:
         self.mode = FakeTensorMode(shape_env=self.env)
         self.found: dict[sympy.Symbol, Origin] = {}
         self.marked: set[sympy.Symbol] = set()
+        # Numbers that are never infinite or NaN
+        self.finite: set[sympy.Symbol] = set()
         # For each of the environment's guards the user's line that asked
         self.causes: list[Location | None] = []
 
@@ -205,6 +207,12 @@ class Shapes:
         else:
             is_special = value == 0 or not math.isfinite(value)
         return value if is_special else self._symbol(value, Texts(source.expr, source.shown))
+
+    def drawn(self, value: int | float, texts: Texts) -> Any:
+        """A number that something outside gives anew in each call, and that is always finite."""
+        made = self._symbol(value, texts)
+        self.finite.add(made.node.expr)
+        return made
 
     def _symbol(
         self,
@@ -302,6 +310,8 @@ class Shapes:
         size = self.env.replacements.get(symbol, symbol)
         if symbol_is_type(symbol, SymT.FLOAT):
             # `repr` tells 0.0 from -0.0. What holds for numbers need not hold for NaN.
+            if symbol in self.finite and not size.is_number:
+                return {}
             same = f"repr({{}}) == {repr(float(size))!r}" if size.is_number else "is_finite({})"
             return {self._test(symbol, same): at}
 

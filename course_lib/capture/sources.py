@@ -228,7 +228,8 @@ class Unsupported(Exception):
     """Capture met something that has no form in a graph.
 
     reason: one sentence; hint: what the user can do; stack: the calls that led to the location, outermost first.
-    as_eager: why the graph that ends here has to run operation by operation; "" if it may be compiled."""
+    as_eager: why the graph that ends here has to run operation by operation; "" if it may be compiled.
+    anew: what is outside has changed in a way that capture wants, so it starts again."""
 
     reason: str
     hint: str = ""
@@ -237,6 +238,7 @@ class Unsupported(Exception):
     offset: int = -1
     stack: tuple[Location, ...] = field(default=())
     as_eager: str = ""
+    anew: bool = False
 
     def __str__(self) -> str:
         lines = [self.reason]

@@ -26,7 +26,7 @@ from course_lib.capture.guard_tests import Guard, SameObject
 from course_lib.capture.inliner import Inliner
 from course_lib.capture.known import Known
 from course_lib.capture.places import GlobalNames
-from course_lib.capture.shapes import History, Shapes
+from course_lib.capture.shapes import History, Shapes, Texts
 from course_lib.capture.sources import FRAME, Location, Source, Unsupported
 from course_lib.capture.stand_ins.functions import Functions
 from course_lib.capture.stand_ins.make import make_stand_in
@@ -125,6 +125,8 @@ class World(Functions):
         self.stored: dict[tuple[int, str], Stored] = {}
         self.raised: dict[int, Raised] = {}
         self.warned: list[Warned] = []
+        # Effects of kinds that only a corner knows: each has `state()`, `write(head)` and `undo(head)`
+        self.others: list[Any] = []
 
         # A break inside a generator that is being closed: Python would swallow the exception, so it is kept here
         self.problem: Unsupported | None = None
@@ -204,6 +206,12 @@ class World(Functions):
                 self.assume_type(obj, source)
                 self.builder.add_input(Known(size, obj, source))
         return self.numbers[source.expr]
+
+    def drawn_number(self, value: int | float, source: Source, texts: Texts) -> Any:
+        """A symbolic number that is another one in each call, and finite in all of them."""
+        number = self.shapes.drawn(value, texts)
+        self.builder.add_input(Known(number, value, source))
+        return number
 
     def _first(self, obj: Any, source: Source | None) -> Any:
         """An object that is met for the first time."""

@@ -1252,3 +1252,259 @@ ANYTHING = NamesAnything()
 @program(0)
 def object_with_any_attribute(x):
     return x + (ANYTHING is ANYTHING) + len(ANYTHING.shape())
+
+
+# ---- Python's random numbers ---------------------------------------------------------------------------
+
+
+@program(0)
+def random_choice(x):
+    return x * random.choice([1, 2, 3])
+
+
+@program(0)
+def random_shuffle(x):
+    values = [1, 2, 3, 4]
+    random.shuffle(values)
+    return x * values[0], values
+
+
+@program(0)
+def random_sample(x):
+    return x * random.sample(range(10), 2)[0] + random.choices([1, 2], k=1)[0]
+
+
+@program(0)
+def random_laws(x):
+    return x * random.gauss(0, 1) + random.normalvariate(1, 2), random.expovariate(2.0)
+
+
+@program(0)
+def random_numbers_are_returned(x):
+    return x + 1, random.random(), random.randint(1, 3), random.getrandbits(5)
+
+
+@program(0)
+def random_seeded_inside(x):
+    random.seed(4)
+    return x * random.random()
+
+
+@program(0)
+def random_decides(x):
+    return x * 2 if random.random() < 0.5 else x * 3
+
+
+@program(0)
+def random_number_of_arithmetic(x):
+    return x * (2 * random.random() - 1) + random.uniform(-1, 1) ** 2
+
+
+@program(0)
+def random_source_made_inside(x):
+    source = random.Random(3)
+    return x * source.random() + source.randint(0, 5), source.choice("abc")
+
+
+@program(0)
+def random_source_is_returned(x):
+    source = random.Random(3)
+    return x * source.random(), source, source.gauss(0, 1)
+
+
+@program(1)
+def random_source_behind_a_break(x):
+    source = random.Random(3)
+    x = x * source.random() * random.random()
+    torch._dynamo.graph_break()
+    return x * source.random() * random.random()
+
+
+@program(0, own_random)
+def random_source_is_shuffled_with(x, source):
+    values = [1, 2, 3]
+    source.shuffle(values)
+    return x * values[1] + source.random(), source.random()
+
+
+@program(0)
+def random_before_an_error_of_data(x):
+    return x[torch.tensor([0, 2])] * random.random() + 1
+
+
+# ---- generators of torch from outside ------------------------------------------------------------------
+
+GENERATOR = torch.Generator()
+
+
+def seeded_generator(i):
+    GENERATOR.manual_seed(i)
+    return (randn(3),)
+
+
+class Sampler:
+    def __init__(self, i):
+        self.generator = torch.Generator().manual_seed(i)
+
+
+def sampler(i):
+    return randn(3), Sampler(i)
+
+
+@program(0, torch_generator)
+def generator_from_outside_is_seeded(x, generator):
+    generator.manual_seed(5)
+    return x + torch.rand(3, generator=generator), generator.initial_seed()
+
+
+@program(0, seeded_generator)
+def generator_in_a_global(x):
+    first = torch.randn(3, generator=GENERATOR)
+    return x + first, torch.randn(3, generator=GENERATOR)
+
+
+@program(0, sampler)
+def generator_in_an_object(x, sampler):
+    return x + torch.empty(3).normal_(generator=sampler.generator), sampler.generator is None
+
+
+@program(0, torch_generator)
+def generator_for_a_law(x, generator):
+    return torch.bernoulli(x.sigmoid(), generator=generator), torch.multinomial(
+        x.softmax(0), 2, generator=generator
+    )
+
+
+@program(0, torch_generator)
+def generator_is_looked_at(x, generator):
+    return x + generator.initial_seed() % 3, generator.device.type
+
+
+@program(0, torch_generator)
+def generator_is_returned(x, generator):
+    return x + torch.rand(3, generator=generator), generator
+
+
+@program(1, torch_generator)
+def generator_of_torch_at_a_break(x, generator):
+    x = x + torch.rand(3, generator=generator)
+    torch._dynamo.graph_break()
+    return x + torch.rand(3, generator=generator)
+
+
+# ---- lazy modules --------------------------------------------------------------------------------------
+
+
+class LazyNet(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.first = nn.LazyLinear(4)
+        self.second = nn.LazyConv1d(2, 1)
+
+    def forward(self, x):
+        return self.second(self.first(x)[:, None])
+
+
+def lazy_net(i):
+    torch.manual_seed(0)
+    return LazyNet(), randn(2, 3)
+
+
+def lazy_sequence(i):
+    torch.manual_seed(0)
+    return nn.Sequential(nn.LazyLinear(4), nn.LazyBatchNorm1d()).eval(), randn(2, 3 + i)
+
+
+@program(0, lazy_net)
+def lazy_modules_in_a_module(module, x):
+    return module(x), type(module.first)
+
+
+@program(0, lazy_sequence)
+def lazy_modules_in_a_sequence(module, x):
+    return module(x), module[1].running_mean
+
+
+# ---- autograd.Function: what entmax and spikingjelly do ------------------------------------------------
+
+
+class Sparsemax(torch.autograd.Function):
+    @classmethod
+    def forward(cls, ctx, x, dim=-1):
+        ctx.dim = dim
+        x = x - x.max(dim=dim, keepdim=True)[0]
+        support, tau = cls.threshold(x, dim)
+        output = torch.clamp(x - tau, min=0)
+        ctx.save_for_backward(support, output)
+        return output
+
+    @staticmethod
+    def threshold(x, dim):
+        ordered, _ = torch.sort(x, dim=dim, descending=True)
+        sums = ordered.cumsum(dim) - 1
+        places = torch.arange(1, x.size(dim) + 1, dtype=x.dtype)
+        support = (places * ordered > sums).sum(dim=dim).unsqueeze(dim)
+        return support, sums.gather(dim, support - 1) / support.to(x.dtype)
+
+    @classmethod
+    def backward(cls, ctx, grad):
+        support, output = ctx.saved_tensors
+        inside = grad.clone()
+        inside[output == 0] = 0
+        mean = inside.sum(dim=ctx.dim) / support.to(output.dtype).squeeze(ctx.dim)
+        return torch.where(output != 0, inside - mean.unsqueeze(ctx.dim), inside), None
+
+
+@program(0, with_gradient)
+def apply_of_classmethods(x):
+    return Sparsemax.apply(x, -1) * 2
+
+
+@program(0, with_gradient)
+def apply_of_classmethods_by_default(x):
+    return Sparsemax.apply(x)
+
+
+def slope(grad, x, alpha):
+    if alpha is None:
+        raise ValueError("no alpha")
+    return alpha / 2 / (1 + (math.pi / 2 * alpha * x).pow(2)) * grad
+
+
+class Spike(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x, alpha):
+        if x.requires_grad:
+            ctx.save_for_backward(x)
+            ctx.alpha = alpha
+        return (x >= 0).to(x)
+
+    @staticmethod
+    def backward(ctx, grad):
+        assert ctx.alpha != 7, "seven"
+        return slope(grad, ctx.saved_tensors[0], ctx.alpha), None
+
+
+@program(0, with_gradient)
+def backward_may_raise(x):
+    return Spike.apply(x, 2.0) + x
+
+
+@program(0, with_gradient)
+def backward_does_raise(x):
+    return Spike.apply(x, None) + x
+
+
+@program(0, with_gradient)
+def backward_asserts_in_vain(x):
+    return Spike.apply(x, 7) + x
+
+
+# ---- numbers of tensors --------------------------------------------------------------------------------
+
+
+@program(0)
+def tensor_for_a_scale(x):
+    y = x * 1
+    y.add_(x, alpha=-x.sum()).sub_(x.sin(), alpha=x.double().mean())
+    return y, torch.add(y, x, alpha=torch.tensor(3))

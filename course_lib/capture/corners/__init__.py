@@ -8,6 +8,7 @@ A reader of lesson 02 and 03 may skip this folder. In PyTorch: the long tail of 
     dict_views.py          views of dicts from outside
     followed_functions.py  an `autograd.Function` whose forward is followed
     inference.py           `with torch.inference_mode():` inside a function
+    lazy_modules.py        `nn.LazyLinear`: its first call makes parameters
     loaded_modules.py      `sys.modules`
     loops_over_time.py     `nn.RNN`, `nn.GRU`: torch writes them out step by step
     looking.py             `locals`, `globals`, frames, threads, `dir`, `pickle` of constants
@@ -17,6 +18,7 @@ A reader of lesson 02 and 03 may skip this folder. In PyTorch: the long tail of 
     own_generator.py       a `torch.Generator` that the program makes
     own_operations.py      an `autograd.Function`, a custom operator; `reading.py`: what their code does
     python.py              loggers, views of dicts, cached properties, weak references
+    python_random.py       Python's own random numbers
     random.py              random numbers whose dtype fake tensors get wrong
     rebuilding.py          how special kinds of values are written in a head
     refusals.py            arguments that eager's kernels refuse, though fake tensors take them
@@ -33,6 +35,7 @@ from course_lib.capture.corners import (
     dict_views,
     followed_functions,
     inference,
+    lazy_modules,
     loaded_modules,
     looking,
     loops_over_time,
@@ -41,6 +44,7 @@ from course_lib.capture.corners import (
     own_generator,
     own_operations,
     python,
+    python_random,
     random,
     reading,
     rebuilding,
@@ -58,6 +62,7 @@ __all__ = [
     "dict_views",
     "followed_functions",
     "inference",
+    "lazy_modules",
     "loaded_modules",
     "looking",
     "loops_over_time",
@@ -66,6 +71,7 @@ __all__ = [
     "own_generator",
     "own_operations",
     "python",
+    "python_random",
     "random",
     "reading",
     "rebuilding",

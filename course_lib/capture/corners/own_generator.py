@@ -1,25 +1,35 @@
-"""A `torch.Generator` that the program itself makes: nodes of the graph make it, seed it, and draw from it.
+"""A `torch.Generator`: the program makes it, or it comes from outside and is an input of the graph.
 
-In:  `torch.Generator().manual_seed(3)`, `torch.randn(3, generator=g)`.
-Out: nodes in the order of the program. Such a graph runs operation by operation, for a kernel draws from torch's own generator.
+In:  `torch.Generator().manual_seed(3)`, `torch.randn(3, generator=g)`, `g.initial_seed()`.
+Out: nodes that make it, seed it, and draw from it, in the order of the program. Such a graph runs operation by operation, for a
+     kernel draws from torch's own generator. Where eager has to run the frame again, one from outside is put back first.
 In PyTorch there is no counterpart: TorchDynamo ends the graph.
 """
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import torch
 
+from course_lib.capture.attributes.lookup import OPAQUE_ATTRIBUTES
 from course_lib.capture.calls.dispatch import CallRule, register
 from course_lib.capture.calls.tables import FUNCTIONS
+from course_lib.capture.graph import GraphBuilder
+from course_lib.capture.guard_tests import Test
+from course_lib.capture.known import Known
+from course_lib.capture.operations import INSTEAD, Operation
 from course_lib.capture.rebuild import BY_TYPE, Rebuilder
-from course_lib.capture.sources import Unsupported
+from course_lib.capture.rules import GO_ON
+from course_lib.capture.sources import Source, Unsupported
+from course_lib.capture.stand_ins.make import OF_TYPE
 
 if TYPE_CHECKING:
     from course_lib.capture.machine import Machine
+    from course_lib.capture.world import World
 
-WHY = "it draws random numbers from a generator that it makes"
+WHY = "it draws random numbers from a generator of its own"
 
 
 def make_generator(it: Machine, device: Any = "cpu") -> torch.Generator:
@@ -34,18 +44,80 @@ def make_generator(it: Machine, device: Any = "cpu") -> torch.Generator:
     return made
 
 
-def is_method_of_own(it: Machine, function: Any) -> bool:
-    """A method of a generator that the program made?"""
+# ---- from outside ------------------------------------------------------------------------------------
+
+
+@dataclass
+class Drawn:
+    """An effect: a generator from outside goes on while the graph runs."""
+
+    known: Known
+
+    def state(self) -> int:
+        return 0
+
+    def write(self, head: Rebuilder) -> None:
+        """The graph itself has drawn."""
+
+    def undo(self, head: Rebuilder) -> tuple[str, str]:
+        """A line before the graph runs, and a statement behind it that puts the generator back."""
+        if not head.world.builder.has_node(self.known.stand_in):
+            return "", ""
+        place = self.known.source.expr
+        state = f"__before{head.world.others.index(self)}"
+        return f"{state} = {place}.get_state()", f"{place}.set_state({state}); "
+
+
+def generator_from_outside(world: World, generator: torch.Generator, source: Source) -> Any:
+    """A copy stands for it, so that nothing is drawn while the program is interpreted."""
+    if generator.device.type != "cpu" or world.builder.inference:
+        return world.opaque(generator, source)
+    world.assume_type(generator, source)
+    world.assume(source, "generator", Test("{}.device.type", "==", "cpu"))
+    known = world.know(generator.clone_state(), generator, source, opaque=True)
+    world.others.append(Drawn(known))
+    return world.builder.add_input(known)
+
+
+def becomes_a_node(builder: GraphBuilder, operation: Operation) -> Any:
+    """Mark the graph of an operation that draws from a generator from outside: it runs operation by operation."""
+    for value in (*operation.args, *operation.kwargs.values()):
+        if type(value) is torch.Generator and not builder.has_node(value):
+            builder.node_of(value).meta["needs_eager"] = WHY
+    return GO_ON
+
+
+def attribute_of_generator(it: Machine, known: Known, name: str) -> Any:
+    """`generator.device`, or a method."""
+    return known.real.device if name == "device" else getattr(known.stand_in, name)
+
+
+# ---- its methods -------------------------------------------------------------------------------------
+
+
+def is_method_of_generator(it: Machine, function: Any) -> bool:
+    """A method of a generator that the program made, or of one from outside?"""
     owner = getattr(function, "__self__", None)
-    return type(owner) is torch.Generator and it.world.builder.has_node(owner)
+    if type(owner) is not torch.Generator:
+        return False
+    return it.world.builder.has_node(owner) or it.world.of(owner) is not None
 
 
-def seed(it: Machine, function: Any, args: list[Any], kwargs: dict[str, Any]) -> Any:
-    """`generator.manual_seed(n)`, which gives the generator."""
-    owner = function.__self__
-    if function.__name__ != "manual_seed" or len(args) != 1 or kwargs or args[0] != int(args[0]):
-        raise Unsupported(f"calls {function.__name__} of a Generator that it has made")
-    builder = it.world.builder
+def call_method(it: Machine, function: Any, args: list[Any], kwargs: dict[str, Any]) -> Any:
+    """`generator.manual_seed(n)`, which gives the generator; and `generator.initial_seed()`."""
+    owner, name = function.__self__, function.__name__
+    builder, known = it.world.builder, it.world.of(owner)
+    if name == "initial_seed" and not args:
+        is_seeded = builder.has_node(owner) and builder.node_of(owner).op != "placeholder"
+        if known is not None and not is_seeded:
+            test = Test("{}.initial_seed()", "==", known.real.initial_seed())
+            it.world.assume(known.source, "generator", test)
+        return owner.initial_seed()
+
+    if name != "manual_seed" or len(args) != 1 or kwargs or args[0] != int(args[0]):
+        raise Unsupported(f"calls {name} of a Generator")
+    becomes_a_node(builder, Operation(name, [owner], {}))
+    owner.manual_seed(int(args[0]))
     node = builder.graph.call_method("manual_seed", builder.argument((owner, int(args[0]))))
     node.meta.update(location=builder.location, module=builder.module, needs_eager=WHY)
     builder.renew(owner, node)
@@ -62,7 +134,10 @@ def write_generator(head: Rebuilder, generator: torch.Generator) -> str:
 
 FUNCTIONS[torch.Generator] = make_generator
 BY_TYPE[torch.Generator] = write_generator
+OF_TYPE[torch.Generator] = generator_from_outside
+OPAQUE_ATTRIBUTES[torch.Generator] = attribute_of_generator
+INSTEAD.append(becomes_a_node)
 register(
-    CallRule("method of a generator that the program made", is_method_of_own, seed),
-    before="builtin",
+    CallRule("method of a generator", is_method_of_generator, call_method),
+    before="object of which nothing is known",
 )

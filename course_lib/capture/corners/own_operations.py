@@ -133,7 +133,7 @@ def look_at_backward(it: Machine, cls: type, name: str, given: Outside) -> None:
     `given`: what the functions among the arguments read, which it may call."""
     found = Outside(constants=list(given.constants), random=list(given.random))
     for member in BACKWARD:
-        look_at(it, cls, member, Role(context=True, raises=False), found)
+        look_at(it, cls, member, Role(context=True, at_once=False), found)
     found.effects += found.random
     if found.constants and not it.world.fullgraph:
         found.reads.append(f"reads {found.constants[0].name}")
@@ -309,7 +309,7 @@ def backward_problem(op: torch._ops.OpOverload) -> str:
     found = Outside()
     for function in (definition._backward_fn, definition._setup_context_fn):
         if function is not None:
-            read(function, Role(context=True, raises=False), found)
+            read(function, Role(context=True, at_once=False), found)
     found.effects += found.random
     found.reads += [f"reads {place.name}" for place in found.constants]
     problem = found.effect or next(iter(found.reads), "")

@@ -107,7 +107,7 @@ class Role:
 
     context: bool = False  # Is its first argument the `ctx` of an `autograd.Function`?
     kernel: bool = False  # Does it run at each call, on real tensors?
-    raises: bool = True  # May it raise? (A backward runs when nobody expects it.)
+    at_once: bool = True  # Does it run at its place? (A backward runs later, when what forward had may have changed.)
 
 
 def read(function: Any, role: Role, found: Outside) -> Outside:
@@ -115,13 +115,17 @@ def read(function: Any, role: Role, found: Outside) -> Outside:
     if id(function) in found.seen:
         return found
     found.seen.add(id(function))
+    owner = None
+    if isinstance(function, types.MethodType) and isinstance(function.__self__, type):
+        # a classmethod: its first parameter is the class
+        function, owner = function.__func__, function.__self__
     if not isinstance(function, types.FunctionType):
         found.effects.append(f"is a {type(function).__name__}, whose code is not known")
         return found
     for value in (*(function.__defaults__ or ()), *(function.__kwdefaults__ or {}).values()):
         if not is_constant(value):
             found.reads.append(f"has a {type(value).__name__} as a default")
-    Reader(function, function.__code__, role, found).run()
+    Reader(function, function.__code__, role, found, owner).run()
     return found
 
 
@@ -141,11 +145,21 @@ class Reader:
     """Goes through one code object and writes down what leads outside."""
 
     def __init__(
-        self, function: types.FunctionType, code: types.CodeType, role: Role, found: Outside
+        self,
+        function: types.FunctionType,
+        code: types.CodeType,
+        role: Role,
+        found: Outside,
+        owner: type | None = None,
     ) -> None:
         self.function, self.role, self.found = function, role, found
         self.program = frames.instructions(code)
-        self.context = code.co_varnames[0] if role.context and code.co_argcount else None
+
+        # Of a classmethod: the class, and the parameter that stands for it. `ctx` comes behind it
+        parameters = code.co_varnames[: code.co_argcount]
+        self.owner = owner
+        self.of_owner = parameters[0] if owner is not None and parameters else None
+        self.context = next(iter(parameters[owner is not None :]), None) if role.context else None
         self.followed: set[int] = set()  # Places of attributes that were looked up
 
     def run(self) -> None:
@@ -167,7 +181,7 @@ class Reader:
         i = self.program[place]
         if isinstance(i.arg, types.CodeType):
             # The code of a function that is made here.
-            inner = Role(False, self.role.kernel, self.role.raises)
+            inner = Role(False, self.role.kernel, self.role.at_once)
             Reader(self.function, i.arg, inner, self.found).run()
         elif i.op in ("LOAD_GLOBAL", "LOAD_DEREF"):
             self.name(place)
@@ -183,11 +197,8 @@ class Reader:
         writes_outside = i.op in ("STORE_DEREF", "DELETE_DEREF") and i.arg in free
         if i.op in OUTWARD or writes_outside:
             self.found.effects.append(f"runs {i}")
-        elif i.op == "RAISE_VARARGS":
-            if not self.role.raises:
-                self.found.effects.append("may raise an error")
         elif i.op == "STORE_FAST":
-            if i.arg == self.context:
+            if i.arg in (self.context, self.of_owner) and i.arg is not None:
                 self.found.effects.append(f"stores another value in {i.arg}")
         elif changes_in_place(i):
             self.found.changes = True
@@ -197,6 +208,8 @@ class Reader:
         i, before = self.program[place], self.program[place - 1]
         if self.context and before.op == "LOAD_FAST" and before.arg == self.context:
             self.attribute_of_context(i.arg)
+        elif self.of_owner and before.op == "LOAD_FAST" and before.arg == self.of_owner:
+            self.attribute_of_owner(place)
         elif i.op == "STORE_ATTR":
             self.found.effects.append(f"changes the attribute '{i.arg}' of something")
         else:
@@ -207,9 +220,19 @@ class Reader:
         if hasattr(torch.autograd.Function, name) and name not in OF_CONTEXT:
             self.found.effects.append(f"uses {self.context}.{name}")
 
+    def attribute_of_owner(self, place: int) -> None:
+        """`cls.name` in a classmethod: it is looked up in the class."""
+        i = self.program[place]
+        value = inspect.getattr_static(self.owner, i.arg, MISSING)
+        value = value.__func__ if isinstance(value, staticmethod) else value
+        if i.op == "STORE_ATTR" or value is MISSING or isinstance(value, classmethod):
+            self.found.effects.append(f"uses {self.of_owner}.{i.arg}")
+        else:
+            self.use(value, Name(self.function, i.arg, self.owner))
+
     def attribute_read(self, name: str) -> None:
         """`value.name`, of a value of which nothing is known but that a tensor or Python's own types may have such a name."""
-        if name == "data" and not self.role.raises:
+        if name == "data" and not self.role.at_once:
             self.found.effects.append("uses .data, by which it may change a tensor of forward")
         elif name in DRAWS_NUMBERS:
             self.found.random.append(f"draws random numbers ({name})")
@@ -264,7 +287,7 @@ class Reader:
                 self.found.constants.append(name)
         elif isinstance(value, types.FunctionType) and is_users(value):
             self.found.functions.append(name)
-            inner = Role(False, self.role.kernel, self.role.raises)
+            inner = Role(False, self.role.kernel, self.role.at_once)
             read(value, inner, self.found)
         elif getattr(value, "__name__", "") in DRAWS_NUMBERS and is_operation(value):
             self.found.random.append(f"draws random numbers ({name.name})")

@@ -139,8 +139,25 @@ def with_tensor_for_value(builder: GraphBuilder, operation: Operation) -> Any:
     return builder.call(f"add{ending}", [x, product])
 
 
+def with_tensor_for_alpha(builder: GraphBuilder, operation: Operation) -> Any:
+    """`x.add_(y, alpha=scale)` with a tensor for `scale`, of which eager takes the number: `x + y * scale`."""
+    if operation.name not in ("add", "add_", "sub", "sub_") or len(operation.args) != 2:
+        return GO_ON
+    scale = operation.kwargs.get("alpha")
+    if not isinstance(scale, torch.Tensor) or scale.ndim or len(operation.kwargs) != 1:
+        return GO_ON
+
+    # the number is cast to the operands' dtype; one of 16 bits would be rounded at another place
+    dtypes = {getattr(arg, "dtype", None) for arg in operation.args}
+    if len(dtypes) != 1 or not dtypes <= {torch.float32, torch.float64} or scale.is_complex():
+        return GO_ON
+    x, y = operation.args
+    number = builder.call("to", [builder.call("detach", [scale]), x.dtype])
+    return builder.call(operation.name, [x, builder.call("mul", [y, number])])
+
+
 FUNCTIONS[torch.equal] = equal
 ASSIGNED["data"] = data_assigned
 REWRITTEN |= {"getitem": element, "detach_": detach_in_place}
 CONSTANTS.append(constant)
-INSTEAD.append(with_tensor_for_value)
+INSTEAD += [with_tensor_for_value, with_tensor_for_alpha]

@@ -1,0 +1,169 @@
+"""Python's own random numbers: `random.random()`, `random.Random(3).choice(items)`.
+
+In:  a draw from a source that comes from outside (`random` itself has one), or that the program makes.
+Out: from outside: a symbolic number, which the head looks up in what the source is going to give. Then, as an effect, it draws for
+     real: so the source goes on as in eager. Of one that the program makes from a seed the numbers are known now.
+
+What is followed is Python's code around the draws (`shuffle`, `choice`). A draw itself is one entry of a `Script`.
+In PyTorch: `torch/_dynamo/variables/user_defined.py` (`RandomVariable`), `output_graph.py` (`random_calls`).
+"""
+
+from __future__ import annotations
+
+import random
+import threading
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from course_lib.capture.calls.dispatch import CallRule, register
+from course_lib.capture.calls.tables import FUNCTIONS
+from course_lib.capture.rebuild import BY_TYPE, Rebuilder
+from course_lib.capture.rules import GO_ON
+from course_lib.capture.shapes import Texts
+from course_lib.capture.sources import HELPERS, Source, Unsupported
+
+if TYPE_CHECKING:
+    from course_lib.capture.machine import Machine
+
+Call = tuple[str, tuple[Any, ...]]
+"""A method of a source, and its arguments."""
+FLOATS = set(
+    """random uniform triangular gauss normalvariate lognormvariate expovariate betavariate gammavariate
+    vonmisesvariate paretovariate weibullvariate""".split()
+)
+INTS = {"randint", "randrange", "getrandbits", "_randbelow"}
+DRAWS = FLOATS | INTS | {"seed"}
+"""Methods that are one draw each. The others (`choice`, `shuffle`, `sample`) are Python's code, which calls these."""
+INTERNAL = {"_randbelow_with_getrandbits": "_randbelow"}
+"""Under which name a source has a function that is called otherwise."""
+LARGEST = 2**62
+
+
+@dataclass
+class Script:
+    """What the program draws from one source, in its order: an effect that the head makes real."""
+
+    source: Source
+    owner: random.Random
+    calls: list[Call] = field(default_factory=list)
+
+    def state(self) -> int:
+        return len(self.calls)
+
+    def undo(self, head: Rebuilder) -> tuple[str, str]:
+        """Nothing: it draws for real when nothing can fail any more."""
+        return "", ""
+
+    def write(self, head: Rebuilder) -> None:
+        """Draw for real, so that the source goes on as in eager."""
+        known = head.world.of(self.owner)
+        assert known is not None
+        head.body.append(f"draw({head.fetch(known)}, {tuple(self.calls)!r})")
+
+
+def draw(source: random.Random, calls: tuple[Call, ...]) -> Any:
+    """What the last of these calls gives."""
+    result = None
+    for name, args in calls:
+        result = getattr(source, name)(*args)
+    return result
+
+
+class Spare(threading.local):
+    """A source for each thread, to look ahead with."""
+
+    def __init__(self) -> None:
+        self.source = random.Random(0)
+
+
+SPARE = Spare()
+
+
+def drawn_next(source: random.Random, calls: tuple[Call, ...]) -> Any:
+    """The same, of a copy: nothing is taken from the source, for guards ask at each call."""
+    SPARE.source.setstate(source.getstate())
+    return draw(SPARE.source, calls)
+
+
+# ---- calls -------------------------------------------------------------------------------------------
+
+
+def is_of_random(it: Machine, function: Any) -> bool:
+    """A method of a `random.Random`? (A subclass may have methods of its own.)"""
+    return type(getattr(function, "__self__", None)) is random.Random
+
+
+def call_of_random(it: Machine, function: Any, args: list[Any], kwargs: dict[str, Any]) -> Any:
+    """A draw, or Python's code around draws, which is followed."""
+    name = INTERNAL.get(function.__name__, function.__name__)
+    plain = all(type(arg) in (int, float) for arg in args) and not kwargs
+    if name not in DRAWS or not plain:
+        return GO_ON
+
+    owner = function.__self__
+    known = it.world.of(owner)
+    if known is None:
+        return getattr(owner, name)(*args)
+    if name == "seed" and not args:
+        raise Unsupported("seeds a source of random numbers by the time")
+    return draw_from_outside(it, known.source, owner, (name, tuple(args)))
+
+
+def draw_from_outside(it: Machine, source: Source, owner: random.Random, call: Call) -> Any:
+    """The number that this call gives, symbolic; the script goes on by one."""
+    script = script_of(it, source, owner)
+    calls = (*script.calls, call)
+    value = drawn_next(owner, calls)
+    script.calls.append(call)
+    if value is None:
+        return None
+    if type(value) is int and abs(value) >= LARGEST:
+        raise Unsupported("draws an integer of more than 62 bits")
+
+    name, args = call
+    place = Source(f", {calls!r})", source, "drawn_next(")
+    shown = f"random.{name}({', '.join(map(repr, args))})"
+    return it.world.drawn_number(value, place, Texts(place.expr, shown))
+
+
+def script_of(it: Machine, source: Source, owner: random.Random) -> Script:
+    """What the program has drawn from this source so far."""
+    for other in it.world.others:
+        if type(other) is Script and other.owner is owner:
+            return other
+    made = Script(source, owner)
+    it.world.others.append(made)
+    return made
+
+
+# ---- a source that the program makes -----------------------------------------------------------------
+
+
+def make_source(it: Machine, *seed: Any) -> random.Random:
+    """`random.Random(3)`"""
+    if len(seed) != 1 or type(seed[0]) not in (int, float, str):
+        raise Unsupported("makes a source of random numbers whose seed is no constant")
+    return random.Random(seed[0])
+
+
+def source_in(state: Any) -> random.Random:
+    """A source that goes on from this state."""
+    made = random.Random(0)
+    made.setstate(state)
+    return made
+
+
+def write_source(head: Rebuilder, source: random.Random) -> str:
+    """One that outlives the graph goes on from where it is."""
+    if head.world.of(source) is not None:
+        raise Unsupported("a source of random numbers from outside is alive here")
+    return head.assign(f"source_in({head.name_for(source.getstate(), 'state')})")
+
+
+HELPERS |= {"drawn_next": drawn_next, "draw": draw, "source_in": source_in}
+FUNCTIONS[random.Random] = make_source
+BY_TYPE[random.Random] = write_source
+register(
+    CallRule("method of a source of random numbers", is_of_random, call_of_random),
+    before="arithmetic on symbolic numbers",
+)
