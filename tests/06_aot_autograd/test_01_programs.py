@@ -792,6 +792,11 @@ def test_program_is_differentiated_twice_as_in_eager(name: str) -> None:
             differentiated_twice(compiled, make)
         return
     want, got = differentiated_twice(function, make), differentiated_twice(compiled, make)
+    if name == "group_norm":
+        # The bias has no part in a second derivative. Until torch 2.14 eager says None, since 2.15 zeros.
+        for place, theirs in enumerate(want):
+            if theirs is not None and got[place] is None:
+                got[place] = torch.zeros_like(theirs)
     torch.testing.assert_close(got, want, rtol=1e-3, atol=1e-4, equal_nan=True)
 
 

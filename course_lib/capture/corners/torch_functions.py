@@ -15,6 +15,7 @@ import torch
 import torch._refs
 import torch.utils.checkpoint
 from torch._higher_order_ops.invoke_subgraph import invoke_subgraph_placeholder
+from torch.distributions import distribution
 
 from course_lib import frames
 from course_lib.capture import attributes
@@ -104,8 +105,18 @@ def value_of_step(it: Machine, step: Any) -> Any:
     return it.world.builder.call("double", [step])
 
 
+def all_true(it: Machine, valid: torch.Tensor, message: str) -> Any:
+    """A check of `torch.distributions`. Its callers ask `if not ...: raise`.
+
+    The tensor itself goes to them, so that the graph checks it. Its `bool` would end the graph.
+    """
+    return it.world.builder.call(torch._is_all_true, [valid])
+
+
 FUNCTIONS |= dict.fromkeys((torch._assert, torch._check), check)
 FUNCTIONS[torch.cond] = branch
+if hasattr(distribution, "_all_true_or_runtime_assert"):  # since torch 2.15
+    FUNCTIONS[distribution._all_true_or_runtime_assert] = all_true
 FUNCTIONS[sys.modules["torch.optim.optimizer"]._get_value] = value_of_step
 
 
