@@ -4,7 +4,7 @@ A reader of lesson 02 and 03 may skip this folder. In PyTorch: the long tail of 
 
     cached_functions.py    `functools.lru_cache`
     checkpoint.py          `torch.utils.checkpoint`
-    arrays.py              arrays of NumPy and their operators; `numpy_functions.py`: functions; `numpy_rules.py`: both in torch
+    arrays.py              arrays of NumPy; `array_operators.py`: their operators and items
     dict_views.py          views of dicts from outside
     followed_functions.py  an `autograd.Function` whose forward is followed
     inference.py           `with torch.inference_mode():` inside a function
@@ -13,7 +13,7 @@ A reader of lesson 02 and 03 may skip this folder. In PyTorch: the long tail of 
     loops_over_time.py     `nn.RNN`, `nn.GRU`: torch writes them out step by step
     looking.py             `locals`, `globals`, frames, threads, `dir`, `pickle` of constants
     names_one_by_one.py    what `globals()` and `sys.modules` have in common
-    numpy.py               NumPy's functions and numbers, its arrays from outside
+    numpy.py               NumPy's functions and numbers, its arrays from outside; the files `numpy_*.py`: what computes them
     optimizers.py          optimizers that are not torch's own
     own_generator.py       a `torch.Generator` that the program makes
     own_operations.py      an `autograd.Function`, a custom operator; `reading.py`: what their code does

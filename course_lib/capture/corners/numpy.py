@@ -3,7 +3,11 @@
 In:  `numpy.sqrt(8)`, `numpy.float32(2)` as an argument, `x.numpy()`, `torch.from_numpy(array)`, an array from outside.
 Out: of constants what NumPy gives, now; a number that is an input of the graph; an `Array` whose memory a tensor of the graph has.
 
-`arrays.py` has the arrays and their operators, `numpy_functions.py` the functions, `numpy_rules.py` the tables of both.
+- `arrays.py`: what stands for arrays and numbers; `array_operators.py`: their operators and items.
+- `numpy_constants.py`: what NumPy computes now; `numpy_ufuncs.py` and `numpy_functions.py`: what the
+  graph computes.
+- `numpy_rules.py`: the tables of both.
+
 In PyTorch: `NumpyNdarrayVariable` in `torch/_dynamo/variables/tensor.py`, `NumpyVariable` in `variables/misc.py`.
 """
 
@@ -25,9 +29,18 @@ from course_lib.capture.attributes.tensors import CLASS_OF
 from course_lib.capture.calls.dispatch import CallRule, register
 from course_lib.capture.calls.tables import FUNCTIONS, TYPES
 from course_lib.capture.classes import is_a
-from course_lib.capture.corners import arrays, numpy_functions
+from course_lib.capture.corners import numpy_functions
+from course_lib.capture.corners.array_operators import argument, assign
 from course_lib.capture.corners.arrays import Array, Number, refuse
+from course_lib.capture.corners.numpy_constants import (
+    given,
+    is_constant,
+    name_of,
+    run_now,
+    value_of,
+)
 from course_lib.capture.corners.numpy_rules import METHODS, NUMPY_DTYPES, TORCH_DTYPES
+from course_lib.capture.corners.numpy_ufuncs import compute
 from course_lib.capture.corners.torch_functions import new_tensor, tensor_of
 from course_lib.capture.graph import GraphBuilder
 from course_lib.capture.guard_tests import PrintsAs, TypeIs
@@ -135,18 +148,16 @@ def is_of_numpy(it: Machine, function: Any) -> bool:
 def call_numpy(it: Machine, function: Any, args: list[Any], kwargs: dict[str, Any]) -> Any:
     """Of constants now; of data by the tables."""
     if getattr(function, "__name__", "") in NOT_NOW or kwargs.get("out") is not None:
-        refuse(
-            f"calls numpy.{arrays.name_of(function)}, which has an effect or calls other functions"
-        )
+        refuse(f"calls numpy.{name_of(function)}, which has an effect or calls other functions")
     args = [array_of(it, function, arg) for arg in args]
     kwargs = {name: array_of(it, function, arg) for name, arg in kwargs.items()}
 
-    constant = arrays.is_constant(args) and arrays.is_constant(kwargs)
+    constant = is_constant(args) and is_constant(kwargs)
     of_number = is_a(function, type) or isinstance(
         getattr(function, "__self__", None), (np.generic, np.dtype)
     )
     if constant or (of_number and all_known([args, kwargs])):
-        return frames.call(None, arrays.run_now, function, args, kwargs)
+        return frames.call(None, run_now, function, args, kwargs)
     return frames.call(None, numpy_functions.call, function, args, kwargs)
 
 
@@ -156,7 +167,7 @@ def all_known(value: Any) -> bool:
         return all(map(all_known, value))
     if type(value) is dict:
         return all(map(all_known, value.values()))
-    return value.known is not None if type(value) is Number else arrays.is_constant(value)
+    return value.known is not None if type(value) is Number else is_constant(value)
 
 
 def array_of(it: Machine, function: Any, value: Any) -> Any:
@@ -182,20 +193,17 @@ def call_method(it: Machine, method: Method, /, *args: Any, **kwargs: Any) -> An
     if constant and name not in ("view", "setflags", "resize", "tofile", "dump", "byteswap"):
         return frames.call(None, call_method_now, owner, name, args, kwargs)
 
-    given = list(args)
-    if name in ("reshape", "transpose") and given and type(given[0]) not in (tuple, list):
-        given = [tuple(args)]
-    return frames.call(None, call_method_of_data, owner, name, given, kwargs)
+    # `array.reshape(2, 3)` is `array.reshape((2, 3))`
+    arguments = list(args)
+    if name in ("reshape", "transpose") and args and type(args[0]) not in (tuple, list):
+        arguments = [tuple(args)]
+    return frames.call(None, call_method_of_data, owner, name, arguments, kwargs)
 
 
 def call_method_now(owner: Array, name: str, args: Any, kwargs: dict[str, Any]) -> Any:
     """Of an array of constants."""
     writes = name in ("fill", "sort", "partition", "put", "itemset")
-    if (
-        not arrays.is_constant(args)
-        or not arrays.is_constant(kwargs)
-        or kwargs.get("out") is not None
-    ):
+    if not is_constant(args) or not is_constant(kwargs) or kwargs.get("out") is not None:
         if writes:
             refuse(f"calls array.{name} with data that only the graph knows")
         return call_method_of_data(owner, name, list(args), kwargs)
@@ -207,10 +215,8 @@ def call_method_now(owner: Array, name: str, args: Any, kwargs: dict[str, Any]) 
 def of_bound(bound: Any, owner: Array, args: Any, kwargs: dict[str, Any]) -> Any:
     """What a method of a constant array gives; a view shares the array's memory."""
     if bound.__name__ in ("tolist", "item", "tobytes"):
-        return bound(*arrays.value_of(args))
-    return arrays.run_now(
-        lambda first, *rest, **options: bound(*rest, **options), [owner, *args], kwargs
-    )
+        return bound(*value_of(args))
+    return run_now(lambda first, *rest, **options: bound(*rest, **options), [owner, *args], kwargs)
 
 
 def call_method_of_data(owner: Any, name: str, args: list[Any], kwargs: dict[str, Any]) -> Any:
@@ -218,14 +224,14 @@ def call_method_of_data(owner: Any, name: str, args: list[Any], kwargs: dict[str
     if name == "astype":
         return numpy_functions.astype(owner, *args, **kwargs)
     if name == "fill" and len(args) == 1:
-        owner.assign(..., args[0], "unsafe")
+        assign(owner, ..., args[0], "unsafe")
         return None
     if name == "flatten" and not args and not kwargs:
         return Array(tensor=owner.as_tensor().reshape(-1).clone())
     if name in ("clip", "round"):
         return numpy_functions.SPECIAL[name](owner, *args, **kwargs)
     if name in ("conj", "conjugate"):
-        return arrays.compute(np.conjugate, [owner])
+        return compute(np.conjugate, [owner])
     if name in ("item", "tolist") and type(owner) is Number and not args:
         return owner.in_python().item()
     if name not in METHODS:
@@ -266,7 +272,7 @@ def attribute_now(value: Array, name: str) -> Any:
     """`array.name`, of an array of constants."""
     if name not in NOW:
         refuse(f"reads the attribute '{name}' of an array of NumPy")
-    return arrays.given(getattr(value.in_python(), name), [value])
+    return given(getattr(value.in_python(), name), [value])
 
 
 def attribute_of_data(value: Any, name: str) -> Any:
@@ -356,7 +362,7 @@ def in_operation(value: Any, tensor: torch.Tensor | None = None) -> Any:
         return type(value)(map(in_operation, value))
     if type(value) is slice:
         return slice(*map(in_operation, (value.start, value.stop, value.step)))
-    return arrays.argument(value, tensor) if type(value) in (Array, Number) else value
+    return argument(value, tensor) if type(value) in (Array, Number) else value
 
 
 def tensor_of_array(name: str, it: Machine, data: Any, *args: Any, **options: Any) -> Any:
@@ -420,7 +426,7 @@ def write_array(head: Rebuilder, value: Array) -> str:
     memory.check(writes=False)
     if head.is_written(memory):
         refuse("keeps two arrays of NumPy that share their memory")
-    if not arrays.is_constant(value.constant.tolist()):
+    if not is_constant(value.constant.tolist()):
         refuse("keeps an array of NumPy that holds objects")
     copied = head.assign(f"{head.name_for(value.constant, 'array')}.copy('K')", value)
     head.assign(copied, memory)

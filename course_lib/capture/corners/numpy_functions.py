@@ -13,17 +13,8 @@ from typing import Any
 import numpy as np
 import torch
 
-from course_lib.capture.corners.arrays import (
-    Array,
-    Number,
-    compute,
-    dtype_of,
-    is_constant,
-    kinds_of,
-    number_or_array,
-    operand,
-    refuse,
-)
+from course_lib.capture.corners.arrays import Array, Number, number_or_array, refuse
+from course_lib.capture.corners.numpy_constants import is_constant
 from course_lib.capture.corners.numpy_rules import (
     FUNCTIONS_OF_ARRAYS,
     KEEP_NO_DIMENSIONS,
@@ -31,6 +22,7 @@ from course_lib.capture.corners.numpy_rules import (
     TORCH_DTYPES,
     Whole,
 )
+from course_lib.capture.corners.numpy_ufuncs import compute, dtype_of, kinds_of, operand
 
 
 def call(function: Any, args: list[Any], kwargs: dict[str, Any]) -> Any:
