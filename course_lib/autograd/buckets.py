@@ -6,8 +6,9 @@ is cut, from its end, wherever the parameters met since the last cut fill a buck
 In PyTorch: `torch/_dynamo/backends/distributed.py` (`DDPOptimizer`).
 """
 
-from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch import distributed, fx
@@ -21,8 +22,10 @@ from course_lib.autograd.signature import is_strided, memory
 from course_lib.capture.graph import STATE
 
 
-class Step(NamedTuple):
-    """One piece of a graph: what it takes from those before it, what it gives to those after it, and its program."""
+@dataclass(frozen=True)
+class Step:
+    """One piece of a graph: what it takes from those before it, what it gives to those after it, and
+    its program."""
 
     inputs: list[fx.Node]
     outputs: list[fx.Node]
@@ -38,46 +41,74 @@ def in_pieces(gm: fx.GraphModule, compile_piece: Callable[[fx.GraphModule], Prog
     known = sizes.current()
     results = list(gm.graph.output_node().args[0])
     steps: list[Step] = []
-    there: set[fx.Node] = set()
+    handed_on: set[fx.Node] = set()
     for operations in cut:
-        # A dictionary keeps the order, and says quickly whether a node is in the piece.
-        piece = dict.fromkeys(operations)
-        needed = [arg for node in piece for arg in node.all_input_nodes if arg not in piece]
-        inputs = list(dict.fromkeys(needed))
+        inputs = inputs_of(operations)
+        outputs = outputs_of(operations, results)
 
-        # The piece gives what the whole graph returns, and what nodes outside of the piece use.
-        outputs = []
-        for node in piece:
-            used_outside = not node.users.keys() <= piece.keys()
-            if (node in results or used_outside) and not is_size(node):
-                outputs.append(node)
+        note_new_gradients(handed_on.intersection(inputs))
+        handed_on |= {*inputs, *outputs}
 
-        # An input of the graph may have become a result by a write.
-        for node in there.intersection(inputs):
-            if is_size(node):
-                continue
-            node.meta["requires_grad"] = node.meta["val"].requires_grad
-        there |= {*inputs, *outputs}
-        graph = part(gm, inputs, outputs, more=[*piece])
+        graph = part(gm, inputs, outputs, more=operations)
         if known is not None:
             # What comes from an earlier piece need not say how large each symbol is.
             take_sizes(graph.graph, known)
         steps.append(Step(inputs, outputs, compile_piece(graph)))
 
+    return one_after_the_other(gm, steps, results)
+
+
+def inputs_of(operations: Sequence[fx.Node]) -> list[fx.Node]:
+    """What a piece needs of others, each once, in the order in which it is used."""
+    inside = set(operations)
+    needed: dict[fx.Node, None] = {}
+    for node in operations:
+        for arg in node.all_input_nodes:
+            if arg not in inside:
+                needed[arg] = None
+    return list(needed)
+
+
+def outputs_of(operations: Sequence[fx.Node], results: Sequence[fx.Node]) -> list[fx.Node]:
+    """What a piece gives: what the whole graph returns, and what nodes outside of the piece use.
+
+    Sizes are not handed on: each call computes them in front of all pieces."""
+    inside = set(operations)
+    outputs = []
+    for node in operations:
+        is_used_outside = not node.users.keys() <= inside
+        if (node in results or is_used_outside) and not is_size(node):
+            outputs.append(node)
+    return outputs
+
+
+def note_new_gradients(inputs: Collection[fx.Node]) -> None:
+    """An input of the graph may need a gradient by now: it has become a result by a write."""
+    for node in inputs:
+        if not is_size(node):
+            node.meta["requires_grad"] = node.meta["val"].requires_grad
+
+
+def one_after_the_other(
+    gm: fx.GraphModule, steps: Sequence[Step], results: Sequence[fx.Node]
+) -> Program:
+    """The program that runs all pieces."""
+    known = sizes.current()
     placeholders = gm.graph.find_nodes(op="placeholder")
     computed = [node for node in gm.graph.nodes if node.op.startswith("call_") and is_size(node)]
-    sizes_of = None
+    compute_sizes = None
     if known is not None:
-        sizes_of = known.function([known.of(node.meta["val"]) for node in computed])
+        compute_sizes = known.function([known.of(node.meta["val"]) for node in computed])
 
     def run(*args: Any) -> tuple[Any, ...]:
         values = dict(zip(placeholders, args, strict=True))
         numbers = () if known is None else known.values(args)
-        if sizes_of is not None:
-            values.update(zip(computed, sizes_of(args), strict=True))
-        for inputs, outputs, program in steps:
-            given = map(values.__getitem__, inputs)
-            values.update(zip(outputs, program(*given, *numbers), strict=True))
+        if compute_sizes is not None:
+            values.update(zip(computed, compute_sizes(args), strict=True))
+
+        for step in steps:
+            given = map(values.__getitem__, step.inputs)
+            values.update(zip(step.outputs, step.program(*given, *numbers), strict=True))
         return tuple(map(values.__getitem__, results))
 
     return run

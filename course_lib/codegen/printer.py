@@ -28,6 +28,7 @@ from course_lib.sizes import ROUNDED, Size, SizeSymbol, name_of_size
 
 LONGEST = 80  # An expression longer than this is split over several lines
 COMMENT_COLUMN = 72
+DIVISIONS = (FloorDiv, Mod, PythonMod, sympy.Mod)
 ATOM = 100  # Precedence of what never needs parentheses: a name, a call, a number
 
 Spelling = tuple[str, int]
@@ -318,34 +319,42 @@ class Printer:
         return name
 
     def index(self, formula: sympy.Expr | int, as_factor: bool = False) -> str:
-        """An index formula as source: 768*i + j. `as_factor`: in parentheses where a factor of a product needs them."""
+        """An index formula as source: 768*i + j.
+
+        `as_factor`: in parentheses where a factor of a product needs them."""
         expr = sympy.sympify(formula)
         if expr in self.symbols:
             return self.text(self.symbols[expr])
+
+        text = self.index_text(expr)
+        return f"({text})" if as_factor and is_looser_than_product(expr) else text
+
+    def index_text(self, expr: sympy.Expr) -> str:
+        """The text of a formula by its outermost operation. Raises NotImplementedError for another."""
         if isinstance(expr, (SizeSymbol, *ROUNDED)):
             return self.size_symbol(expr)
         if isinstance(expr, sympy.Symbol):
             return str(expr)
         if isinstance(expr, sympy.Integer):
-            return f"({expr})" if as_factor and expr.is_negative else self.size(int(expr))
+            return self.size(int(expr))
+
+        if isinstance(expr, sympy.Add):
+            terms = sorted(expr.args, key=largest_step_first)
+            return " + ".join(map(self.index, terms)).replace("+ -", "- ")
         if isinstance(expr, sympy.Mul):
             return "*".join(self.index(factor, as_factor=True) for factor in expr.args)
         if isinstance(expr, sympy.Pow) and expr.exp.is_Integer and expr.exp > 0:
             base = self.index(expr.base, as_factor=True)
             return "*".join([base] * int(expr.exp))
 
-        if isinstance(expr, sympy.Add):
-            terms = sorted(expr.args, key=largest_step_first)
-            text = " + ".join(self.index(term) for term in terms).replace("+ -", "- ")
-        elif isinstance(expr, (Max, Min)):
+        if isinstance(expr, DIVISIONS):
+            return self.division(expr)
+        if isinstance(expr, (Max, Min)):
             text, *others = map(self.index, expr.args)
             for other in others:
                 text = self.larger_or_smaller(expr, text, other)
-        elif isinstance(expr, (FloorDiv, Mod, PythonMod, sympy.Mod)):
-            text = self.division(expr)
-        else:
-            raise NotImplementedError(f"an index formula with {type(expr).__name__}: {expr}")
-        return f"({text})" if as_factor else text
+            return text
+        raise NotImplementedError(f"an index formula with {type(expr).__name__}: {expr}")
 
     def larger_or_smaller(self, expr: sympy.Expr, a: str, b: str) -> str:
         """The larger of two sizes for a `Max`, the smaller for a `Min`."""
@@ -371,6 +380,12 @@ class Printer:
         if not isinstance(expr, FloorDiv):
             return rest
         return f"{multiple} {self.divide} {n}"
+
+
+def is_looser_than_product(expr: sympy.Expr) -> bool:
+    """True for a formula that needs parentheses as a factor: `i + 1`, `i % 8`, `-1`."""
+    is_negative = isinstance(expr, sympy.Integer) and expr.is_negative
+    return bool(is_negative) or isinstance(expr, (sympy.Add, Max, Min, *DIVISIONS))
 
 
 def largest_step_first(term: sympy.Expr) -> tuple[bool, sympy.Expr, str]:

@@ -10,7 +10,7 @@ In PyTorch: `torch/_inductor/ir.py`, `Reduction.num_splits` and `create_multilay
 """
 
 import math
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import reduce
 from typing import Any, NamedTuple
@@ -53,41 +53,77 @@ def split_reductions(graph: LoopGraph, where: Callable[[Buffer], bool]) -> LoopG
 
 
 def split(node: Node, graph: LoopGraph, parts_of: dict[str, Buffer]) -> list[Node]:
-    """The node, or two that do the same. `parts_of`: for the result of each that was split before, its parts."""
-    if not isinstance(node, Reduction) or node.combines.gives_place:
-        return [node]
-    if any(same(size, 0) for size in node.ranges):
+    """The node, or two that do the same.
+
+    `parts_of`: for the result of each that was split before, its parts."""
+    if not isinstance(node, Reduction) or not may_be_split(node):
         return [node]
     cuts = chunks_of(node, graph)
     if math.prod(hint(cut.chunks) for cut in cuts) < FEWEST:
         return [node]
 
     # Chunk by chunk: the numbers of the chunk come before the index of the row.
-    chunks = tuple(cut.chunks for cut in cuts)
-    lengths = tuple(cut.length for cut in cuts)
-    shape = (*chunks, *node.ranges)
-    parts = Buffer(
-        f"{node.buffer.name}_parts", node.accumulate, shape, contiguous(shape), node.buffer.device
-    )
+    shape = (*(cut.chunks for cut in cuts), *node.ranges)
+    name = f"{node.buffer.name}_parts"
+    parts = Buffer(name, node.accumulate, shape, contiguous(shape), node.buffer.device)
     parts_of[node.buffer.name] = parts
 
-    # Of a variance: each chunk's squared distances are from its own mean (Chan et al., 1983).
-    own_mean: MeanOfChunk | None = None
-    if node.around is not None:
-        mean, total = node.around
-        # What fills up a chunk would have to be taken out of its mean.
-        if total.name in parts_of and all(cut.is_even for cut in cuts):
-            own_mean = MeanOfChunk(mean, parts_of[total.name], math.prod(lengths), node.accumulate)
+    own_mean = mean_of_chunk(node, cuts, parts_of)
+    return [first_step(node, cuts, parts, own_mean), second_step(node, cuts, parts, own_mean)]
+
+
+def may_be_split(node: Reduction) -> bool:
+    """False for argmax and its like, and where there is no row."""
+    return not node.combines.gives_place and not any(same(size, 0) for size in node.ranges)
+
+
+def mean_of_chunk(
+    node: Reduction, cuts: Sequence["Cut"], parts_of: Mapping[str, Buffer]
+) -> "MeanOfChunk | None":
+    """Of a variance: each chunk's squared distances are from its own mean (Chan et al., 1983)."""
+    if node.around is None:
+        return None
+    mean, total = node.around
+
+    # What fills up a chunk would have to be taken out of its mean.
+    is_even = all(cut.is_even for cut in cuts)
+    if total.name not in parts_of or not is_even:
+        return None
+    length = math.prod(cut.length for cut in cuts)
+    return MeanOfChunk(mean, parts_of[total.name], length, node.accumulate)
+
+
+def first_step(
+    node: Reduction, cuts: Sequence["Cut"], parts: Buffer, own_mean: "MeanOfChunk | None"
+) -> Reduction:
+    """Each chunk is reduced to one of the parts."""
 
     def part(ops: Handler, index: Index, rindex: Index) -> Value:
         if own_mean is not None:
             ops = own_mean.in_place_of_mean(ops, index)
 
-        row = index[len(chunks) :]
+        row = index[len(cuts) :]
         columns = []
-        for chunk, length, j in zip(index, lengths, rindex, strict=False):
-            columns.append(chunk * length + j)
+        for chunk, cut, j in zip(index, cuts, rindex, strict=False):
+            columns.append(chunk * cut.length + j)
         return filled_up(ops, node, cuts, row, tuple(columns))
+
+    lengths = tuple(cut.length for cut in cuts)
+    return replace(
+        node,
+        buffer=parts,
+        ranges=parts.shape,
+        inner=part,
+        reduced=lengths,
+        kept=None,
+        partial=True,
+    )
+
+
+def second_step(
+    node: Reduction, cuts: Sequence["Cut"], parts: Buffer, own_mean: "MeanOfChunk | None"
+) -> Reduction:
+    """The parts are reduced to the result."""
 
     def whole(ops: Handler, index: Index, rindex: Index) -> Value:
         at = (*rindex, *index)
@@ -96,10 +132,8 @@ def split(node: Node, graph: LoopGraph, parts_of: dict[str, Buffer]) -> list[Nod
             return found
         return own_mean.corrected(ops, found, at, node.place(index))
 
-    first = replace(
-        node, buffer=parts, ranges=shape, inner=part, reduced=lengths, kept=None, partial=True
-    )
-    return [first, replace(node, inner=whole, reduced=chunks)]
+    chunks = tuple(cut.chunks for cut in cuts)
+    return replace(node, inner=whole, reduced=chunks)
 
 
 def filled_up(
@@ -109,7 +143,8 @@ def filled_up(
     inside = []
     for cut, size, column in zip(cuts, node.reduced, columns, strict=True):
         if not cut.is_even:
-            place, end = (ops.index_expr(each, torch.int64) for each in (column, formula_of(size)))
+            place = ops.index_expr(column, torch.int64)
+            end = ops.index_expr(formula_of(size), torch.int64)
             inside.append(ops.lt(place, end))
 
     def value() -> Value:
@@ -189,7 +224,8 @@ def cut_unevenly(size: Any, most: int) -> Cut:
 
 def chunks_wanted(node: Reduction, graph: LoopGraph) -> int:
     """So many chunks that a GPU is busy, and that each is worth a program."""
-    rows, columns = (math.prod(hint(size) for size in each) for each in (node.ranges, node.reduced))
+    rows = math.prod(map(hint, node.ranges))
+    columns = math.prod(map(hint, node.reduced))
     reads = [access.index for access in record(node, graph.buffers).reads]
     if not rows_are_neighbours(reads, *node.symbols):
         return min(PROGRAMS // max(1, rows), columns // CHUNK)
@@ -207,7 +243,8 @@ def chunks_wanted(node: Reduction, graph: LoopGraph) -> int:
 def rows_are_neighbours(
     reads: Iterable[Linear], rows: Collection[sympy.Symbol], columns: Collection[sympy.Symbol]
 ) -> bool:
-    """Does most of what is read lie row beside row in memory (a sum down the columns of a matrix), not along the row?"""
+    """True if most of what is read lies row beside row in memory (a sum down the columns of a matrix),
+    and not along the row."""
     along_rows = 0
     along_columns = 0
     for index in reads:

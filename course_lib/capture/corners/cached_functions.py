@@ -53,34 +53,75 @@ def call_cached(it: Machine, function: Any, args: list[Any], kwargs: dict[str, A
     """What the function gives: asked of the real one, or followed."""
     args = [concrete(arg) for arg in args]
     kwargs = {name: concrete(arg) for name, arg in kwargs.items()}
-    for arg in (*args, *kwargs.values()):
-        if type(arg) in (list, dict, set):
-            it.native(hash, arg)  # raises TypeError, as the real one does before anything runs
-    source = it.world.source_of(function)
-    given = [argument(it, arg) for arg in (*args, *kwargs.values())]
-    can_ask = source is not None and None not in given
-    are_constants = all(map(is_constant, (*args, *kwargs.values())))
+    raise_for_unhashable(it, [*args, *kwargs.values()])
 
-    if can_ask and source is not None and answers(function, given, kwargs):
-        return ask_cache(it, function, source, given, list(kwargs))
-    if why := impurity(function, are_constants):
-        if not can_ask:
+    call = CachedCall(it, function, args, kwargs)
+    if call.can_ask and answers(function, call.given, kwargs):
+        return call.ask()
+
+    # Its code would run now.
+    why = impurity(function, call.are_constants)
+    if why:
+        if not call.can_ask:
             raise refusal(function, why)
         see_it_compute(it, function, args, kwargs, why)
-    elif not are_constants:
-        return it.call_function(inner_function(it, function, source), args, kwargs)
+    elif not call.are_constants:
+        return call.follow()
 
-    if source is None or not can_ask:
-        return it.call_function(inner_function(it, function, source), args, kwargs)
-    if has_changed(it.world) and (
-        not reads_constants_only(function) or lead_to_what_changed(it, given)
-    ):
+    if not call.can_ask:
+        return call.follow()
+    if call.may_read_what_changed():
         raise refusal(function, "is run now or not, which only its cache knows")
-    return ask_cache(it, function, source, given, list(kwargs))
+    return call.ask()
+
+
+def raise_for_unhashable(it: Machine, args: list[Any]) -> None:
+    """Raise TypeError as the real function does, before anything runs."""
+    for arg in args:
+        if type(arg) in (list, dict, set):
+            it.native(hash, arg)
+
+
+class CachedCall:
+    """A call of a function with a cache. `given`: its arguments as the real function gets them."""
+
+    def __init__(self, it: Machine, function: Any, args: list[Any], kwargs: dict[str, Any]) -> None:
+        self.it = it
+        self.function = function
+        self.args, self.kwargs = args, kwargs
+        self.source = it.world.source_of(function)
+
+        values = [*args, *kwargs.values()]
+        self.given = [argument(it, value) for value in values]
+        self.are_constants = all(map(is_constant, values))
+
+    @property
+    def can_ask(self) -> bool:
+        """True if a guard can ask the real function: it and its arguments come from outside."""
+        return self.source is not None and None not in self.given
+
+    def ask(self) -> Any:
+        """What the real function gives."""
+        assert self.source is not None
+        return ask_cache(self.it, self.function, self.source, self.given, list(self.kwargs))
+
+    def follow(self) -> Any:
+        """Interpret the function that the cache stands before."""
+        inner = inner_function(self.it, self.function, self.source)
+        return self.it.call_function(inner, self.args, self.kwargs)
+
+    def may_read_what_changed(self) -> bool:
+        """True if the program has changed something that the function may read. The real objects are
+        not changed yet, so the real function would see what was there before."""
+        if not has_changed(self.it.world):
+            return False
+        if not reads_constants_only(self.function):
+            return True
+        return lead_to_what_changed(self.it, self.given)
 
 
 def answers(function: Any, given: list[Argument | None], kwargs: dict[str, Any]) -> bool:
-    """Has its cache an answer for these arguments? Then no code runs when it is asked."""
+    """True if its cache has an answer for these arguments: no code runs when it is asked."""
     if kwargs or function.cache_parameters()["typed"]:
         return False
     reals = tuple(one.real for one in given if one is not None)
@@ -90,7 +131,7 @@ def answers(function: Any, given: list[Argument | None], kwargs: dict[str, Any])
 
 
 def has_plain_hash(value: Any) -> bool:
-    """Does a dict find it without a line of the user's?"""
+    """True if a dict finds the value without a line of the user's code."""
     if type(value) is tuple:
         return all(map(has_plain_hash, value))
     return is_constant(value) or type(value).__hash__ is object.__hash__
@@ -168,7 +209,8 @@ def see_it_compute(
 
 
 def reads_constants_only(function: Any) -> bool:
-    """Can its code reach nothing outside but constants, functions and classes? (Names decide: of globals, and what they hold.)
+    """True if its code can reach nothing outside but constants, functions and classes. (Names decide:
+    of globals, and what they hold.)
 
     Then it does not matter that the program has changed something, which is not yet done to the real objects.
     """
@@ -181,7 +223,8 @@ def reads_constants_only(function: Any) -> bool:
         if is_a(value, types.FunctionType):
             waiting += reached_by(value)
         elif is_a(value, type):
-            waiting += [part for base in value.__mro__ for part in own_members(base)]
+            for base in value.__mro__:
+                waiting += own_members(base)
         elif is_a(value, (staticmethod, classmethod, functools._lru_cache_wrapper)):
             waiting.append(value.__wrapped__)
         else:
@@ -194,7 +237,8 @@ MOST_PARTS = 1000
 
 
 def lead_to_what_changed(it: Machine, given: list[Argument | None]) -> bool:
-    """Is there, in one of the arguments, an object that the program has changed? (The real one is not changed yet.)"""
+    """True if one of the arguments holds an object that the program has changed. (The real one is not
+    changed yet.)"""
     holders = {key[0] for key in changes(it.world)}
     changed = {id(known.real) for known in it.world.known.values() if id(known) in holders}
     changed |= holders  # of what is stored elsewhere the key is the object's own
@@ -212,7 +256,7 @@ def lead_to_what_changed(it: Machine, given: list[Argument | None]) -> bool:
 
 
 def cannot_change(value: Any) -> bool:
-    """Is it a constant, a builtin, or something of Python's library or torch?"""
+    """True for a constant, a builtin, and what belongs to Python's library or torch."""
     if type(value) in CONSTANT_TYPES or is_a(value, (types.BuiltinFunctionType, re.Pattern)):
         return True
     if is_a(value, tuple):
@@ -232,17 +276,25 @@ def reached_by(function: types.FunctionType) -> list[Any]:
     """What the names in its code may mean, outside of it."""
     found = [*(function.__defaults__ or ()), *(function.__kwdefaults__ or {}).values()]
     found += [cell.cell_contents for cell in function.__closure__ or () if is_full(cell)]
-    codes = [function.__code__]
-    for code in codes:
-        codes += [one for one in code.co_consts if is_a(one, types.CodeType)]
-    names = {name for code in codes for name in code.co_names}
 
-    places = [vars(function.__globals__.get(name)) for name in names if is_module(function, name)]
-    for name in names:
-        if not is_module(function, name):
-            found += [function.__globals__[name]] if name in function.__globals__ else []
-        found += [place[name] for place in places if name in place]
+    names = names_of_code(function.__code__)
+    modules = {name for name in names if is_module(function, name)}
+    found += [function.__globals__[n] for n in names - modules if n in function.__globals__]
+
+    # A name behind a dot may be one of any module that is named.
+    for module in modules:
+        place = vars(function.__globals__[module])
+        found += [place[name] for name in names if name in place]
     return found
+
+
+def names_of_code(code: types.CodeType) -> set[str]:
+    """The names in a function's code and in the code of the functions inside of it."""
+    names = set(code.co_names)
+    for constant in code.co_consts:
+        if is_a(constant, types.CodeType):
+            names |= names_of_code(constant)
+    return names
 
 
 def is_module(function: types.FunctionType, name: str) -> bool:
@@ -260,13 +312,17 @@ def ask_cache(
     arguments = [one for one in given if one is not None]
     first = len(arguments) - len(names)
     named = dict(zip(names, arguments[first:], strict=True))
-    with torch._C.DisableTorchFunction():  # it makes real tensors, which the cache keeps
+
+    # It makes real tensors, which the cache keeps.
+    with torch._C.DisableTorchFunction():
         result = frames.call(
             None,
             function,
             *(one.real for one in arguments[:first]),
             **{name: one.real for name, one in named.items()},
         )
+
+    # How a guard asks again
     listed = [one.text for one in arguments[:first]]
     listed += [f"{name}={one.text}" for name, one in named.items()]
     return it.world.wrap(result, Source(f"({', '.join(listed)})", source))

@@ -8,7 +8,7 @@ In PyTorch: `torch/_functorch/partitioners.py`, `solve_min_cut`.
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from course_lib.viz.kit.arguments import NAMES, SIZE, named, takes
@@ -80,10 +80,7 @@ def pipes(
     if not sizes:
         raise ValueError("pipes needs at least one tensor")
     parts = [part for several in made_of.values() for part in several]
-    for name in (*made_of, *parts, *again, *read, *kept):
-        if name not in sizes:
-            known = ", ".join(sizes)
-            raise LookupError(f"pipes knows no tensor '{name}'; there are {known}")
+    check_names((*made_of, *parts, *again, *read, *kept), sizes)
 
     sources = [name for name in sizes if name not in again]
     edges = [Edge(part, name) for name in sizes for part in made_of.get(name, ())]
@@ -91,19 +88,27 @@ def pipes(
     svg = drawing(Network(sizes, sources, edges, kept))
 
     rows = []
-    for name in sizes:
+    for name, size in sizes.items():
         parts_of_it = ", ".join(made_of.get(name, ())) or "–"
         is_again = "yes" if name in again else "no"
         is_cut = "cut" if name in kept else ""
-        rows.append((name, human_bytes(sizes[name]), parts_of_it, is_again, is_cut))
+        rows.append((name, human_bytes(size), parts_of_it, is_again, is_cut))
+    text = columns(rows, ("tensor", "bytes", "made of", "again?", "kept"))
 
     total = human_bytes(sum(sizes[name] for name in kept))
     cut = ", ".join(kept) or "none"
     alt = f"Pipes from what cannot be computed again to backward; cut: {cut}, {total} in all."
     caption = "Each tensor is a pipe as wide as its bytes (drawn as their square root). "
     caption += f"The cut, {total} wide, lets nothing through."
-    text = columns(rows, ("tensor", "bytes", "made of", "again?", "kept"))
     return Picture(f'<div class="cl-scroll">{svg.render(alt)}</div>', caption, alt, text)
+
+
+def check_names(names: Iterable[str], sizes: Mapping[str, float]) -> None:
+    """Raise LookupError for a name that has no size."""
+    for name in names:
+        if name not in sizes:
+            known = ", ".join(sizes)
+            raise LookupError(f"pipes knows no tensor '{name}'; there are {known}")
 
 
 # ---- the drawing ----------------------------------------------------------------------------------------------------
