@@ -92,12 +92,13 @@ def partition(joint: fx.GraphModule, may_recompute: Callable[[fx.Node], bool]) -
 def take_sizes(graph: fx.Graph, known: Any) -> None:
     """One more input for each symbolic size: backward has no tensor in whose shape all of them stand."""
     for symbol, value in known.as_given.items():
-        last = graph.find_nodes(op="placeholder")[-1:]
-        with (
-            graph.inserting_after(*last)
-            if last
-            else graph.inserting_before(next(iter(graph.nodes)))
-        ):
+        placeholders = graph.find_nodes(op="placeholder")
+        if placeholders:
+            behind_the_others = graph.inserting_after(placeholders[-1])
+        else:
+            behind_the_others = graph.inserting_before(next(iter(graph.nodes)))
+
+        with behind_the_others:
             made = graph.placeholder(symbol.name)
         made.meta["val"] = value
 

@@ -240,6 +240,7 @@ class Describing:
     def new_owner(self, tensor: torch.Tensor) -> Owner:
         """Whom the memory of a result belongs to that is in no input: the tensor of which all results in it are views. It becomes
         a value, in the strides of the captured program's own."""
+        # All results in this memory
         mates = []
         for one, captured in zip(self.results, self.like, strict=True):
             if memory(one) == memory(tensor):
@@ -247,13 +248,15 @@ class Describing:
 
         is_alone = all(mate.tensor is tensor for mate in mates)
         base = tensor if is_alone else base_of(tensor, mates)
-        lies = None
-        if len({memory(mate.captured) for mate in mates}) == 1:
-            lies = captured_base(base, mates, is_alone)
 
-        laid_out = restride(base, lies)
+        # If they share memory in the captured program, too, its tensor says how the value lies.
+        base_as_captured = None
+        if len({memory(mate.captured) for mate in mates}) == 1:
+            base_as_captured = captured_base(base, mates, is_alone)
+
+        laid_out = restride(base, base_as_captured)
         number = self.value(laid_out).index
-        return Owner(False, number, base, None if laid_out is base else lies)
+        return Owner(False, number, base, None if laid_out is base else base_as_captured)
 
 
 def base_of(tensor: torch.Tensor, mates: Sequence[Mate]) -> torch.Tensor:

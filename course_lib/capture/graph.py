@@ -91,20 +91,20 @@ class GraphBuilder:
         # Tensors and the truth they must have. Where one has not, the head runs the frame from its start as it is
         self.expected: list[tuple[torch.Tensor, bool]] = []
 
-        # How many operations wrote to what counts no writes; and is there such a tensor at all (made in inference
-        # mode, `x.data`, running statistics)?
-        self.unseen = 0
-        self.untracked = False
+        # A tensor counts its writes (`_version`). Some do not: those made in inference mode, `x.data`, running statistics.
+        # Is there such a tensor? How many operations wrote to one?
+        self.has_uncounted = False
+        self.uncounted_writes = 0
 
         # Inside `torch.inference_mode()`: the frame's instruction that entered it, and the memory that was made there
         self.region = 0
         self.inference: dict[int, Any] = {}
 
         # Has an operation warned? The head shows it, and the graph does not
-        self.loud = False
+        self.has_warned = False
 
-        # Is told what each operation warned of: (function, arguments, keyword arguments, result, what was caught)
-        self.listen: Callable[..., None] = tell_nobody
+        # Called with what each operation warned of: (function, arguments, keyword arguments, result, what was caught)
+        self.tell_warnings: Callable[..., None] = tell_nobody
 
     # ---- inputs ------------------------------------------------------------------------------------------
 
@@ -152,11 +152,15 @@ class GraphBuilder:
             node = self.graph.placeholder(name)
             node.target = node.name  # a name that no other node has
 
+        # The real tensor is asked: a write of the program may have changed the fake one. (A subclass of the user's would
+        # answer by its own `__torch_function__`.)
         with torch._C.DisableTorchFunction():
-            # asked of the real tensor: a write of the program may have changed the fake one's `requires_grad`
-            wanted = getattr(new.real, "requires_grad", False)
+            requires_grad = getattr(new.real, "requires_grad", False)
         node.meta.update(
-            val=new.stand_in, location=self.location, source=new.source, requires_grad=wanted
+            val=new.stand_in,
+            location=self.location,
+            source=new.source,
+            requires_grad=requires_grad,
         )
         self.inputs.append(new)
         return node
@@ -232,8 +236,8 @@ class GraphBuilder:
         reads_data = operation.target is getattr and operation.args[1] == "data"
         trains = operation.name in ("batch_norm", "instance_norm")
         if reads_data or (trains and any(value is True for value in values)):
-            self.unseen += 1
-            self.untracked = True
+            self.uncounted_writes += 1
+            self.has_uncounted = True
 
         if self.expected and self.may_have_written():
             assert_expected(self)
@@ -276,7 +280,7 @@ class GraphBuilder:
 
             # listeners ask tensors for their shapes, and the program does not
             with torch._C.DisableTorchFunction():
-                self.listen(function, args, kwargs, result, caught)
+                self.tell_warnings(function, args, kwargs, result, caught)
             return result
         except Unsupported:
             raise
@@ -364,11 +368,11 @@ class GraphBuilder:
     def writes(self) -> dict[Any, Any]:
         """How often each tensor from outside was written to, as far as it counts that."""
         written = {id(t): t._version for t in self.tensors_outside() if t._version}
-        return written | {"unseen": self.unseen}
+        return written | {"unseen": self.uncounted_writes}
 
     def may_have_written(self) -> bool:
         """Has an operation written to an input?"""
-        return self.untracked or any(tensor._version for tensor in self.tensors_outside())
+        return self.has_uncounted or any(tensor._version for tensor in self.tensors_outside())
 
     # ---- the end -----------------------------------------------------------------------------------------
 

@@ -49,10 +49,13 @@ class Difference(NamedTuple):
 
 @dataclass(frozen=True)
 class Test:
-    """`left op right`: the smallest thing that can fail.
+    """`left op right`: the smallest thing that can fail. `Test("len({})", "==", 3)` is `len(x) == 3` at the source `x`.
 
     left: a question, with `{}` where the expression of the source goes. right: the object that must be the answer, written
     as a literal where it can be. With `op` "holds", `left` is a whole condition; pretty: how a reader sees that.
+
+    Generated checks ask the opposite (`fails`, `differs`). `holds` asks in Python, to find the test that failed; `explain` says
+    it. `python` and `text` show the test.
     """
 
     __match_args__ = ("right",)

@@ -127,7 +127,7 @@ class HeadBuilder(Rebuilder):
             listed = ", ".join(arguments)
 
         # Capture has noted what the operations warn of, and the head shows it itself.
-        within = f"with {self.name_for(quiet)}(): " if self.world.builder.loud else ""
+        within = f"with {self.name_for(quiet)}(): " if self.world.builder.has_warned else ""
         return [*lines, f"{within}__out = {GRAPH}({listed})"]
 
     def fetched_once(self, sources: list[Source], lines: list[str]) -> list[str]:

@@ -226,6 +226,7 @@ class Machine(Stack):
             dict(zip(frames.parameters(function.__code__), values, strict=True)),
         )
         callee.handling, callee.names = self.handling, names
+
         if not callee.code.co_flags & inspect.CO_GENERATOR:
             return callee.run()
 
@@ -235,21 +236,25 @@ class Machine(Stack):
         return made
 
     @property
-    def made(self) -> int:
+    def place_of_generator(self) -> int:
         """Of a generator's code: the instruction that makes it. Those before it run at once (3.15: `iter()`), the rest later."""
         return next(n for n, i in enumerate(self.program) if i.op == "RETURN_GENERATOR")
 
     def begin(self) -> None:
         """Run what a generator function does before it gives the generator."""
-        if self.made > 0:
-            self.stops = {self.made}
+        if self.place_of_generator > 0:
+            self.stops = {self.place_of_generator}
             self.run()
             self.stops = ()
 
     def generator(self) -> Iterator[Any]:
-        """A generator whose body is interpreted, step by step, whoever asks it for values."""
+        """A generator whose body is interpreted, step by step, whoever asks it for values.
+
+        `self.run` stops at each `yield`, and leaves the value in `self.yielded`; at the end it leaves `self.result`.
+        """
         sent: Any = NOTHING
         while True:
+            # Up to the next `yield`
             try:
                 self.take(sent)
                 frames.call(None, self.run)
@@ -265,6 +270,7 @@ class Machine(Stack):
             if self.result is not NOTHING:
                 return self.result
 
+            # What is sent, or thrown in (an exception), is for the body.
             value, self.yielded = self.yielded, NOTHING
             try:
                 sent = yield value
@@ -338,13 +344,16 @@ class Raiser:
 
 
 def check_own_failure(error: BaseException) -> None:
-    """Raise `Unsupported` unless an exception is the program's own: neither from the rooms below nor a learner's slip."""
+    """Raise `Unsupported` unless an exception is the program's own: not one of this library's, nor a mistake of a learner's.
+
+    A learner may write methods of the interpreter. A NameError there, that no `raise` raised, is a mistake in the method.
+    """
     if is_a(error, KeyboardInterrupt):
         raise error
 
     at = raiser_of(error)
-    slip = is_a(error, SLIPS) and not at.is_of_capture and not at.by_statement
-    if at.file.startswith(OWN) or slip:
+    is_mistake = is_a(error, SLIPS) and not at.is_of_capture and not at.by_statement
+    if at.file.startswith(OWN) or is_mistake:
         what = f"{type(error).__name__}: {error}"
         hint = "report it" if at.is_of_capture else "correct that line of the interpreter"
         raise Unsupported(

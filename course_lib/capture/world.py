@@ -104,7 +104,7 @@ class World(Functions):
         # The graph, the sizes, the guards
         self.shapes = Shapes(history)
         self.builder = GraphBuilder(self.shapes)
-        self.builder.listen = self.tell_listeners
+        self.builder.tell_warnings = self.tell_listeners
         self.guards: dict[Guard, None] = {}
         self.classes: dict[type, classes.SeenClass] = {}
 
@@ -159,7 +159,7 @@ class World(Functions):
 
         # These refer to this world. Without them there is no circle of references.
         self.root = self.inliner.caller = None
-        self.inliner.world = self.builder.listen = cast(Any, None)
+        self.inliner.world = self.builder.tell_warnings = cast(Any, None)
 
     # ---- from outside ------------------------------------------------------------------------------------
 

@@ -74,9 +74,10 @@ class CppKernel(CppLoops):
 
     def print(self) -> KernelSource:
         """The whole function."""
-        # Behind the buffers: a flag for indices out of range, and the sizes of this call
-        flag = f"buffers[{len(self.passed)}]"
+        # Behind the buffers: a flag for indices out of range (if any are checked), and the sizes of this call
         is_checked = bool(self.checks)
+        flag = f"buffers[{len(self.passed)}]"
+        place_of_sizes = len(self.passed) + 1 if is_checked else len(self.passed)
 
         with self.block(f'extern "C" void {self.name}(void** buffers) {{', "}"):
             self.print_pointers()
@@ -90,14 +91,14 @@ class CppKernel(CppLoops):
                 self.line(f"if (problem) *(int64_t*){flag} = problem;")
 
         # Only now is it known which sizes are arguments: they come after the pointers.
-        sizes = f"((const int64_t*)buffers[{len(self.passed) + is_checked}])"
-        given = []
-        for n, name in enumerate(self.sizes.values()):
-            given.append(Line(1, f"const int64_t {name} = {sizes}[{n}];"))
-        for n, name in enumerate(self.size_symbols.values()):
-            given.append(Line(1, f"const int64_t {name} = {sizes}[{n}];"))
-        behind_pointers = 1 + len(self.touched)
-        self.lines[behind_pointers:behind_pointers] = given
+        sizes = f"((const int64_t*)buffers[{place_of_sizes}])"
+        lines_of_sizes = []
+        for names in (self.sizes.values(), self.size_symbols.values()):
+            for n, name in enumerate(names):
+                lines_of_sizes.append(Line(1, f"const int64_t {name} = {sizes}[{n}];"))
+
+        line_behind_pointers = 1 + len(self.touched)
+        self.lines[line_behind_pointers:line_behind_pointers] = lines_of_sizes
 
         source, line_of = self.layout("  ")
         return KernelSource(

@@ -318,7 +318,11 @@ class TritonKernel(TritonReductions):
     def print_indices(
         self, loops: Sequence[Loop], text: str, mask: str, together: str = "row"
     ) -> None:
-        """The symbols of several loops from one running number (`together`), and where it is inside."""
+        """The symbols of several loops from one running number, and the mask for where it is inside.
+
+        text: the running number as source. mask: the mask's name, "" for none. together: the number's name, if there are several
+        loops.
+        """
         number = loops[0].symbol if len(loops) == 1 else together
         self.line(f"{number} = {text}")
         if len(loops) > 1:

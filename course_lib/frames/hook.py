@@ -55,8 +55,11 @@ class Frame:
 
 
 class Watcher(dict[int, "list[tuple[CheckFunction, HeadFunction]] | None"]):
-    """A callback together with its answers so far: what the evaluator holds. `with watcher:` watches the block on this thread;
-    nested or entered again, it keeps them, shared with none. The evaluator reads `number(code)` → pairs, None (`SKIP`)."""
+    """A callback together with its answers so far. `with watcher:` shows it the frames of the block on this thread.
+
+    The answers belong to the watcher: they stay when it is entered again, and no other watcher sees them. It is a dict, which
+    the evaluator reads in C: `number(code)` → pairs of guard and head, or None (`SKIP`).
+    """
 
     def __init__(self, callback: Callable[[Frame], Answer]) -> None:
         super().__init__()

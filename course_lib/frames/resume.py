@@ -86,7 +86,8 @@ def resume_at(
     code: CodeType, offset: int, stack: tuple[Slot, ...], unbound: frozenset[str]
 ) -> Resume:
     """The resume function of `code` (or its original) at `offset`. `unbound`: the local variables without a value."""
-    # A resume function that breaks is resumed in the original code. There the place is earlier by the prologue's length.
+    # A resume function that breaks is resumed in the original code: there two ways that meet again need one resume function, and
+    # not one each. The place is earlier by the prologue's length.
     if before := resumed(code):
         code, offset = before.original, offset - before.shift
 
@@ -171,7 +172,10 @@ def resume(
     stack: tuple[Any, ...],
     *args: Any,
 ) -> Any:
-    """Go on at `at` as a frame of `func`: what a head returns. An exception on the stack is about to be handled."""
+    """Go on at `at` as a frame of `func`: what a head returns. An exception on the stack is about to be handled.
+
+    plain: nothing more of this frame is to be captured. cells, stack: what the prologue puts back. args: the local variables.
+    """
     for value in stack:
         if isinstance(value, BaseException):
             tidy(value)

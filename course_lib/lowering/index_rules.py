@@ -61,6 +61,7 @@ def cat(low: Lowering, node: fx.Node, tensors: Sequence[View], dim: int = 0) -> 
             "a loop would ask each element which of so many parts it is in: it runs as torch's own operator"
         )
 
+    # Part n has the indices from edges[n] up to edges[n + 1].
     edges = [0, *accumulate(part.shape[dim] for part in parts)]
     last = len(parts) - 1
 
@@ -79,13 +80,14 @@ def cat(low: Lowering, node: fx.Node, tensors: Sequence[View], dim: int = 0) -> 
             if not tests:
                 return Term(ops, load_from(n), fake.dtype)
 
-            here = reduce(and_, tests)
-            loaded = ops.masked(here.value, lambda: load_from(n), 0)
-            mine = Term(ops, loaded, fake.dtype)
+            is_here = reduce(and_, tests)
+            loaded = ops.masked(is_here.value, lambda: load_from(n), 0)
+            from_here = Term(ops, loaded, fake.dtype)
             if n == last:
-                return mine
-            return here.where(mine, from_part(n + 1))
+                return from_here
+            return is_here.where(from_here, from_part(n + 1))
 
+        # A chain of questions: is it in the first part, else in the second, ...?
         return from_part(0)
 
     return low.pointwise(node, body)
@@ -96,6 +98,7 @@ def constant_pad_nd(
     low: Lowering, node: fx.Node, x: View, pad: Sequence[int], value: Any = 0
 ) -> View:
     """`pad` counts dimensions from the last: (left, right) of the last, (left, right) of the one before, ..."""
+    # Every second number, from the last backwards: so they stand in the order of the dimensions.
     untouched = [0] * (len(x.shape) - len(pad) // 2)
     left = [*untouched, *pad[-2::-2]]
     right = [*untouched, *pad[::-2]]

@@ -126,6 +126,7 @@ class Recording:
     def sort_results(self, given: list[torch.Tensor], results: tuple[Any, ...]) -> None:
         """Note where each result comes from: it is an input, computed anew, or a number."""
         given_ids = {id(x) for x in given}
+        # Tensors that are computed anew, and what is no tensor
         self.fresh: list[torch.Tensor] = []
         self.rest: list[Any] = []
         for each in results:
@@ -134,7 +135,9 @@ class Recording:
             elif id(each) not in given_ids:
                 self.fresh.append(each)
 
-        place = {id(each): n for n, each in enumerate((*given, *self.fresh, *self.rest))}
+        # Result → its place among these, in this order (`play` puts them so)
+        sources = (*given, *self.fresh, *self.rest)
+        place = {id(each): n for n, each in enumerate(sources)}
         self.places = [place[id(each)] for each in results]
 
     def hold(self, inputs: Sequence[torch.Tensor], results: list[torch.Tensor]) -> None:

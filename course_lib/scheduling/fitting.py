@@ -98,14 +98,17 @@ Walk = list[Stride]
 
 
 class Piece(NamedTuple):
-    """A loop of `size` iterations, part of a loop of one group, of the other, or of both; each counts `weights` of theirs."""
+    """A loop of `size` iterations that serves a loop of one group, of the other, or of both.
+
+    loops: in the first group and in the second. weights: how many iterations of that loop one iteration of this piece is.
+    """
 
     size: int
     loops: tuple[Loop | None, Loop | None]
     weights: tuple[int, int] = (1, 1)
 
     def kind(self, leader: int) -> Kind:
-        """Rows or columns, as the group that leads has it."""
+        """Rows or columns, as the group that leads (0: the first, 1: the second) has it."""
         loop = self.loops[leader]
         return loop.kind if loop else "row"
 
@@ -163,8 +166,10 @@ def leader_of(pieces: Sequence[Piece], a: Group, b: Group) -> int | None:
         return 0
 
     # The rows of one are the columns of the other: the one that sums along the way follows.
-    first = pieces[0]
-    leader = 1 if first.kind(0) == "row" and first.kind(1) == "column" else 0
+    outermost = pieces[0]
+    leader = 0
+    if outermost.kind(0) == "row" and outermost.kind(1) == "column":
+        leader = 1
     return leader if crosses(pieces, (a, b), leader) else None
 
 

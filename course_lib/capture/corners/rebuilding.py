@@ -113,9 +113,10 @@ def write_generator(head: Rebuilder, generator: Any) -> str:
     if generator.gi_running or not is_ours or it.handling is not None:
         raise Unsupported("a generator is alive here, which cannot be made anew")
 
-    has_started = it.next > it.made
+    has_started = it.next > it.place_of_generator
     # Where it goes on. The instruction that makes a generator is followed by a POP_TOP.
-    offset = it.program[it.next - 1 if has_started else it.made + 1].offset
+    place = it.next - 1 if has_started else it.place_of_generator + 1
+    offset = it.program[place].offset
     refuse_early_end(head, it, offset)
 
     stack = [*stack_of(head, it), "None"]

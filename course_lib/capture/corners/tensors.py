@@ -103,8 +103,8 @@ def data_assigned(it: Machine, tensor: torch.Tensor, new: Any) -> None:
     node.meta["needs_eager"] = "a tensor is given other memory (`x.data = ...`)"
 
     # a write that the tensor's version does not count
-    builder.unseen += 1
-    builder.untracked = True
+    builder.uncounted_writes += 1
+    builder.has_uncounted = True
 
 
 def is_alike(tensor: torch.Tensor, new: Any) -> bool:

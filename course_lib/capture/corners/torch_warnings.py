@@ -56,7 +56,7 @@ def listen(
         loud = {str(w.message) for w in again}
         heard[operation] = [warned(world, w, str(w.message) in loud, (args, kwargs)) for w in found]
     world.warned += heard[operation]
-    world.builder.loud = True
+    world.builder.has_warned = True
 
 
 def warned(world: World, warning: Any, loud: bool, arguments: Any) -> Warned:

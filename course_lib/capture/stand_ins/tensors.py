@@ -46,7 +46,7 @@ def tensor(world: World, obj: Any, source: Source) -> Any:
         if not plain or obj.is_quantized or obj.is_nested:
             return world.opaque(obj, source)
         fake = world.shapes.fake(obj, source)
-        world.builder.untracked |= obj.is_inference()
+        world.builder.has_uncounted |= obj.is_inference()
         world.assume(source, "tensor", *looks(world, obj, fake))
     return world.builder.add_input(world.know(fake, obj, source))
 
