@@ -17,7 +17,7 @@ import linecache
 from types import FrameType, FunctionType, ModuleType
 from typing import Any
 
-from .explained import cut, is_cell, names_in, short, statement_at
+from .cell_source import cut, is_cell, names_in, short, statement_at
 
 MOST_VALUES = 4
 Scope = ast.Module | ast.FunctionDef

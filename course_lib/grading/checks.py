@@ -24,8 +24,9 @@ import torch
 from course_lib.languages import translate
 
 from . import quiet
+from .cell_source import without_addresses
 from .checked_call import checked_call
-from .explained import ERROR_IN, listen, without_addresses
+from .explained import ERROR_IN, listen
 
 # Looked up once, so that a cell which reassigns `torch.testing.assert_close` changes no verdict.
 _assert_close = torch.testing.assert_close

@@ -13,18 +13,18 @@ from __future__ import annotations
 
 import ast
 import linecache
-import os
-import re
 import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
 from types import FrameType, TracebackType
 from typing import Any
 
+from .cell_source import cut, is_cell, names_in, short, statement_at
+from .checked_call import checked_call
+
 HEAD = "What the check did:"
 ERROR_IN = "the error came from the line: "  # of a check that ran the answer itself (`check_runs`)
-_ADDRESS = re.compile(r" at 0x[0-9a-fA-F]+")
-MOST_NAMES, MOST_LETTERS = 5, 160
+MOST_NAMES = 5
 _CHECKS = {"check", "check_close", "check_equal", "check_keeps", "check_runs", "assert_close"}
 _SAY_IT_THEMSELVES = ("CheckFailed", "NotImplementedError")
 
@@ -121,8 +121,6 @@ def explained(trace: TracebackType | None) -> str:
 
 def call_above(step: Step, told: list[str]) -> list[str]:
     """The call that gave the value, where it stands further up than the line that could not use it."""
-    from .checked_call import checked_call
-
     call = checked_call(step.frame, step.line)
     if not call or any(call[0] in line for line in told):
         return []
@@ -137,23 +135,7 @@ def steps_of(trace: TracebackType | None) -> Iterator[Step]:
         trace = trace.tb_next
 
 
-def is_cell(file: str) -> bool:
-    """A cell's source is known and lies in no file."""
-    is_file = file.startswith("<frozen") or os.path.exists(file)
-    return not is_file and bool(linecache.getlines(file))
-
-
 # ---- the check's own line -------------------------------------------------------------------------------------------
-
-
-def statement_at(tree: ast.Module, line: int) -> ast.stmt:
-    """The smallest statement that holds this line."""
-    around = [
-        node
-        for node in ast.walk(tree)
-        if isinstance(node, ast.stmt) and node.lineno <= line <= (node.end_lineno or node.lineno)
-    ]
-    return min(around, key=lambda node: (node.end_lineno or node.lineno) - node.lineno)
 
 
 def one_line(statement: ast.stmt, step: Step) -> str:
@@ -192,10 +174,6 @@ def inputs(tree: ast.Module, statement: ast.stmt, step: Step) -> list[tuple[str,
     return found[:MOST_NAMES]
 
 
-def names_in(node: ast.AST) -> list[ast.Name]:
-    return [one for one in ast.walk(node) if isinstance(one, ast.Name)]
-
-
 # ---- what its parts gave --------------------------------------------------------------------------------------------
 
 
@@ -228,47 +206,31 @@ def failed(tree: ast.Module, step: Step) -> ast.AST | None:
 
 def parts_of(node: ast.AST, statement: ast.stmt) -> list[ast.expr]:
     """What an expression is put together from."""
+    # A value that did not come apart into the names on the left: what stands on the right.
     if isinstance(node, ast.Tuple | ast.List | ast.Name) and isinstance(node.ctx, ast.Store):
-        node = statement  # the value on the right did not come apart into these
-    if isinstance(node, ast.Assign | ast.AnnAssign | ast.AugAssign | ast.Expr):
-        if node.value:
-            return [node.value]
-        return []
-    if isinstance(node, ast.For):
-        return [node.iter]
-    if isinstance(node, ast.Assert):
-        return parts_of(node.test, statement) or [node.test]
-    if isinstance(node, ast.Call):
-        plain = [one.value if isinstance(one, ast.Starred) else one for one in node.args]
-        return [*plain, *(keyword.value for keyword in node.keywords)]
-    if isinstance(node, ast.Subscript | ast.Attribute):
-        return [node.value]
-    if isinstance(node, ast.BinOp):
-        return [node.left, node.right]
-    if isinstance(node, ast.Compare):
-        return [node.left, *node.comparators]
+        node = statement
 
+    match node:
+        case ast.Assert(test=test):
+            return parts_of(test, statement) or [test]
+        case ast.For(iter=part):
+            return [part]
+        case ast.Call(args=args, keywords=keywords):
+            plain = [without_star(arg) for arg in args]
+            return [*plain, *(keyword.value for keyword in keywords)]
+        case ast.BinOp(left=left, right=right):
+            return [left, right]
+        case ast.Compare(left=left, comparators=others):
+            return [left, *others]
+        case ast.Subscript(value=part) | ast.Attribute(value=part):
+            return [part]
+        case ast.Assign(value=part) | ast.AugAssign(value=part) | ast.Expr(value=part):
+            return [part]
+        case ast.AnnAssign(value=ast.expr() as part):
+            return [part]
     return []
 
 
-def short(value: Any) -> str:
-    """The value in one line, with its type where that does not show."""
-    try:
-        said = cut(without_addresses(" ".join(repr(value).split())))
-    except Exception as error:
-        return f"a {type(value).__name__} (its repr raised {type(error).__name__})"
-    shows = isinstance(value, str) or said.lower().startswith(type(value).__name__.lower())
-    if shows:
-        return said
-    return f"{said} ({type(value).__name__})"
-
-
-def without_addresses(text: str) -> str:
-    """`<function f at 0x7f3a>` without the place in memory: it is another one each time, and says nothing."""
-    return _ADDRESS.sub("", text)
-
-
-def cut(text: str) -> str:
-    if len(text) <= MOST_LETTERS:
-        return text
-    return f"{text[:MOST_LETTERS]} …"
+def without_star(arg: ast.expr) -> ast.expr:
+    """`*args` → `args`"""
+    return arg.value if isinstance(arg, ast.Starred) else arg

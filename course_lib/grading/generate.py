@@ -53,29 +53,6 @@ def exercise_text(lesson: Lesson) -> str:
         raise CourseError(f"{lesson}: nbgrader refuses the solution notebook: {error}") from error
 
 
-def generate(lesson: Lesson) -> bool:
-    """Write `lesson`'s exercise; True if that changed the file. A file with a learner's answers in it is not written over."""
-    from . import history, writing
-    from .handed_out import exercise_is_untouched
-    from .learners_files import work_in_exercises
-
-    data = exercise_text(lesson).encode()
-    with writing.alone(lesson.work):
-        seen = writing.Seen.of(lesson.exercise)
-        if seen.data == data:
-            return False
-        if there := work_in_exercises(lesson):
-            raise CourseError(
-                f"{lesson.shown(lesson.exercise)} has work in it ({', '.join(there)}): "
-                f"`course start {lesson.number}` moves it to {lesson.shown(lesson.copy)}, then run this again."
-            )
-        lesson.exercise.parent.mkdir(parents=True, exist_ok=True)
-        if not exercise_is_untouched(lesson):
-            history.keep(lesson, seen, "exercises")
-        writing.write(seen, data)
-    return True
-
-
 def _config() -> Any:
     from traitlets.config.loader import PyFileConfigLoader
 

@@ -20,6 +20,7 @@ from pathlib import Path
 
 from . import writing
 from .notebooks import CourseError, Lesson, read
+from .written_answers import holds_work
 
 NEWEST = 50  # versions of one lesson
 ALWAYS = 5
@@ -177,24 +178,37 @@ def _is_readable(path: Path) -> bool:
 
 def _prune(lesson: Lesson) -> None:
     """Remove what is too old. That this fails loses nothing."""
-    from .learners_files import holds_work
-
-    there = versions(lesson)[::-1]
-    used = 0
-    # saves are many: they never push out what a command kept
-    gone = [version for version in there if version.why == "save"][SAVES:]
-    others = [version for version in there if version not in gone]
-    for place, version in enumerate(others):
-        used += version.path.stat().st_size
-        if place >= ALWAYS and (place >= NEWEST or used > ROOM):
-            gone.append(version)
-    stay = [version for version in there if version not in gone]
-    if gone and not any(holds_work(lesson, version.path) for version in stay):
-        last = next((version for version in gone if holds_work(lesson, version.path)), None)
-        gone = [version for version in gone if version is not last]
-    for version in gone:
+    for version in _too_many(lesson):
         with contextlib.suppress(OSError):
             version.path.unlink()
+
+
+def _too_many(lesson: Lesson) -> list[Version]:
+    """The versions that may go: the newest with answers never does."""
+    newest_first = versions(lesson)[::-1]
+
+    # Saves are many: they never push out what a command kept.
+    gone = [version for version in newest_first if version.why == "save"][SAVES:]
+    others = [version for version in newest_first if version not in gone]
+    gone += _beyond_the_room(others)
+
+    stay = [version for version in newest_first if version not in gone]
+    if not gone or any(holds_work(lesson, version.path) for version in stay):
+        return gone
+    last = next((version for version in gone if holds_work(lesson, version.path)), None)
+    return [version for version in gone if version is not last]
+
+
+def _beyond_the_room(newest_first: list[Version]) -> list[Version]:
+    """Those behind the newest ones, where they are too many or too large together."""
+    found = []
+    used = 0
+    for place, version in enumerate(newest_first):
+        used += version.path.stat().st_size
+        is_too_much = place >= NEWEST or used > ROOM
+        if place >= ALWAYS and is_too_much:
+            found.append(version)
+    return found
 
 
 def _number(version: Version) -> int:

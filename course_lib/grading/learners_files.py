@@ -1,6 +1,6 @@
-"""Where the learner's answers are, and what a notebook holds of them.
+"""Where the learner's answers are.
 
-In:  a `Lesson`, or a notebook. Out: the file that holds the answers; the names of those that were written.
+In:  a `Lesson`. Out: the file that holds the answers.
 
 The answers are in `work/NN_name.ipynb`. In an old clone they may stand under `exercises/`, in which one worked before there were copies.
 Where there is no file, the error says which command makes one or brings one back.
@@ -14,17 +14,9 @@ from pathlib import Path
 from . import history
 from .errors import CourseError
 from .generate import is_stub
-from .handed_out import as_copy, at_head, handed_out, is_untouched, kept_bases, readable
-from .notebooks import (
-    Cell,
-    Lesson,
-    Notebook,
-    graded_cells,
-    grading_metadata,
-    is_solution,
-    lessons,
-    read,
-)
+from .handed_out import at_head, handed_out, is_untouched, readable
+from .notebooks import Lesson, Notebook, graded_cells, is_solution, lessons, read
+from .written_answers import written_in
 
 
 def learners_file(lesson: Lesson) -> Path:
@@ -117,35 +109,3 @@ def work_in_exercises(lesson: Lesson) -> list[str]:
         known.append(before)
 
     return written_in(nb, known)
-
-
-def written_in(nb: Notebook, known: list[Notebook]) -> list[str]:
-    """Names of the answers in `nb` that stand in none of the exercises that are `known`; "an added cell" for code of the learner's."""
-    answers = {
-        answer_of(cell) for exercise in known for cell in exercise.cells if is_solution(cell)
-    }
-    given = {cell.source.strip() for exercise in known for cell in exercise.cells}
-
-    found: list[str] = []
-    for cell in nb.cells:
-        source = cell.source.strip()
-        if not source:
-            continue
-        if is_solution(cell):
-            if answer_of(cell) not in answers:
-                found.append(answer_of(cell)[0])
-        elif cell.cell_type == "code" and source not in given and not grading_metadata(cell):
-            found.append("an added cell")
-    return list(dict.fromkeys(found))
-
-
-def holds_work(lesson: Lesson, path: Path) -> bool:
-    """Whether something was written in this notebook. What cannot be read says no."""
-    nb = readable(path)
-    return nb is not None and bool(
-        written_in(nb, [as_copy(handed_out(lesson)), *kept_bases(lesson)])
-    )
-
-
-def answer_of(cell: Cell) -> tuple[str, str]:
-    return str(grading_metadata(cell).get("grade_id")), cell.source.strip()

@@ -13,9 +13,10 @@ from . import history, writing
 from .errors import CourseError
 from .generate import exercise_text
 from .handed_out import as_copy, at_head, handed_out
-from .learners_files import answer_of, work_in_exercises, written_in
+from .learners_files import work_in_exercises
 from .merging import merge
 from .notebooks import Lesson, Notebook, grading_metadata, is_solution, read, to_text
+from .written_answers import answer_of, written_in
 
 
 def fetch_from_exercises(lesson: Lesson) -> list[str]:

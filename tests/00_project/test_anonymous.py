@@ -9,7 +9,7 @@ import pytest
 from course_lib.grading import classroom
 from course_lib.grading.anonymous import FILE, Names, real_names
 from course_lib.grading.collect import Submission
-from course_lib.grading.generate import generate
+from course_lib.grading.exercise_files import generate
 from course_lib.grading.gradebook import fill
 from tests.tools.tiny_course import tiny_course
 

@@ -17,7 +17,7 @@ import pytest
 
 from course_lib.grading import classroom, sandbox
 from course_lib.grading.cli import main
-from course_lib.grading.generate import generate
+from course_lib.grading.exercise_files import generate
 from course_lib.grading.notebooks import read, to_text
 from course_lib.grading.progress import progress
 from course_lib.grading.runner import Limits

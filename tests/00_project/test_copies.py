@@ -18,7 +18,7 @@ from course_lib.grading import copies, gate, handed_out, history, learners_files
 from course_lib.grading.answers import notebook_of
 from course_lib.grading.cli import main
 from course_lib.grading.commands import learner
-from course_lib.grading.generate import generate
+from course_lib.grading.exercise_files import generate
 from course_lib.grading.notebooks import CourseError, grading_metadata, read, to_text
 from course_lib.grading.progress import Memory, progress, remembered, start_at
 

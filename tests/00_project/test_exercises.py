@@ -18,7 +18,8 @@ from nbformat.v4 import new_code_cell
 from tiny_course import BIGGEST, DOUBLE, STUB, edit, solution, tiny_course, with_answers
 
 from course_lib.grading import cli, gate
-from course_lib.grading.generate import CONFIG, exercise_from, generate
+from course_lib.grading.exercise_files import generate
+from course_lib.grading.generate import CONFIG, exercise_from
 from course_lib.grading.marks import mark_exercise
 from course_lib.grading.notebooks import (
     Lesson,

@@ -18,7 +18,7 @@ from tiny_course import tiny_course
 
 from course_lib.grading import copies, history, lab_saves, writing
 from course_lib.grading.cli import main
-from course_lib.grading.generate import generate
+from course_lib.grading.exercise_files import generate
 
 ROOT = Path(__file__).parents[2]
 

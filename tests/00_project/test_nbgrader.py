@@ -15,7 +15,7 @@ import pytest
 
 from course_lib.grading import classroom, quiet
 from course_lib.grading.cli import main
-from course_lib.grading.generate import generate
+from course_lib.grading.exercise_files import generate
 from course_lib.grading.notebooks import grading_metadata, read, to_text
 from course_lib.grading.repair import repaired
 from tests.tools.tiny_course import BIGGEST, DOUBLE, tiny_course, with_answers

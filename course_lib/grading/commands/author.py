@@ -75,7 +75,7 @@ def look_at(chosen: list[Lesson]) -> int:
 def write(chosen: list[Lesson]) -> int:
     """Make these exercises; one that cannot be made does not keep the others from it."""
     from course_lib.grading.errors import CourseError
-    from course_lib.grading.generate import generate
+    from course_lib.grading.exercise_files import generate
 
     refused = 0
     for lesson in chosen:
