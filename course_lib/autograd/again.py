@@ -114,6 +114,7 @@ class Again:
             return "it draws its random numbers by a formula, for `fallback_random=False`"
 
         if not self.shows_all_values():
+            # Its gradient is for the whole, which nobody outside can reach.
             return "a result of it is a part of a hidden tensor"
         return ""
 

@@ -43,7 +43,7 @@ class Gradients:
         self.forms = Forms([node and node.meta["val"] for node in results], parts.sizes)
         # Input → the tangent that is its gradient as it is (`x + 1`). Eager hands on that very tensor, which may be an
         # expanded one: whoever writes to it gets an error.
-        self.handed_on = {
+        self.tangent_as_gradient = {
             n: self.tangents.index(node)
             for n, node in zip(signature.gradients, results, strict=True)
             if node in self.tangents
@@ -66,22 +66,22 @@ class Gradients:
         if all(present) or not self.signature.reached:
             gradients = self.backward(*saved, *filled, *numbers)
             found = dict(zip(self.signature.gradients, gradients, strict=True))
-            return self.with_handed_on(found, given)
+            return self.with_tangents(found, given)
 
         if present not in self.programs:
             self.programs[present] = self.program_for(present)
         program, inputs = self.programs[present]
         found = dict(zip(inputs, program(*saved, *filled, *numbers), strict=True))
-        found = self.with_handed_on(found, given)
+        found = self.with_tangents(found, given)
 
-        # the inputs to which eager's autograd gets from the results that were used
+        # The inputs to which eager's autograd gets from the results that were used. Each has a gradient, if only one of zeros.
         reached = set().union(*itertools.compress(self.signature.reached, present))
         by_input = dict(zip(self.signature.gradients, self.forms.of(numbers), strict=True))
         return {n: found[n] if n in found else zeros(by_input[n]) for n in reached}
 
-    def with_handed_on(self, found: dict[int, Any], given: Sequence[Any]) -> dict[int, Any]:
+    def with_tangents(self, found: dict[int, Any], given: Sequence[Any]) -> dict[int, Any]:
         """With the tangents themselves where these are the gradients."""
-        for n, tangent in self.handed_on.items():
+        for n, tangent in self.tangent_as_gradient.items():
             if n in found and given[tangent] is not None:
                 found[n] = given[tangent]
         return found

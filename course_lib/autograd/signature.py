@@ -318,7 +318,10 @@ class Form(NamedTuple):
 
 
 def restride(value: Any, like: Any, lies: Any = None) -> Any:
-    """`value`, which lies in memory as `lies` does, with the strides of `like`: decompositions and autograd may choose others."""
+    """`value` with the strides of `like`, for decompositions and autograd may choose others. Itself, if it has them already.
+
+    lies: a tensor that lies in memory as `value` does, if `value` does not say so itself (a functional tensor).
+    """
     if not is_strided(value) or not (isinstance(like, Form) or is_strided(like)):
         return value
     # Of torch 2.11's fake tensors some have a wrong shape.

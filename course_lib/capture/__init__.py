@@ -170,8 +170,14 @@ class Attempt:
             if world.builder.region:
                 raise Unsupported("leaves inference mode on")
 
-            ending = self.endings[self.root.next] if result is NOTHING else None
-            builder = self.head_to_the_end(result) if ending is None else self.head_to(ending)
+            # Without a result the interpreter has stopped, before an instruction of which an earlier attempt says why.
+            ending: Ending | None = None
+            builder: HeadBuilder
+            if result is NOTHING:
+                ending = self.endings[self.root.next]
+                builder = self.head_to(ending)
+            else:
+                builder = self.head_to_the_end(result)
             # a function that the head calls may ask for its caller's `__name__`
             names = self.frame.func.__globals__
             builder.head.names["__name__"] = names.get("__name__", "")

@@ -108,9 +108,10 @@ class TritonPlanner:
 
     def choose_tiling(self) -> Tiling:
         """One tile for each program: of elements, of rows that fit in registers, or of a part of a long row."""
+        # The rows that one program walks along, or all of them
         rows = iterations(self.walked or self.kernel.rows)
         if not self.kernel.columns:
-            return Tiling(rows, 0)
+            return Tiling(rows, columns=0)
         if self.product:
             return self.tiling_of_product(self.product)
 

@@ -144,9 +144,7 @@ def _changed(table: Path, written: Path) -> list[Correction]:
     found = []
     for row in read_table(table, GRADES, about):
         key = _row_key(row)
-        if key in before:
-            key = key
-        else:
+        if key not in before:
             key = short.get((_short(key[0]), *key[1:]), key)
         if key not in before:
             continue
@@ -164,6 +162,7 @@ def _row_key(row: dict[str, str]) -> Key:
 
 
 def _short(student: str) -> str:
+    """A number as a spreadsheet writes it, without zeros at its front; a name as it is."""
     if student.isdigit():
         return student.lstrip("0")
     return student

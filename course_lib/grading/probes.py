@@ -234,14 +234,15 @@ class Plan:
         self.order = list(self.code)
         self.meaning = meanings([c.source for c in self.code.values() if role_of(c) in COURSE])
         learners = [cell for cell in self.code.values() if role_of(cell) not in COURSE]
-        each = [bound(cell.source) for cell in learners]
+        names = [bound(cell.source) for cell in learners]
         stubs = [bound(marking(cell).get("stub", "")) for cell in learners]
-        self.habits = [
-            sorted(union(one.defined for one in each)),
-            sorted(union(one.assigned for one in each)),
-            sorted(union(read_as_data(cell.source) for cell in learners)),
-            sorted(union(stub.defined | stub.assigned for stub in stubs)),
-        ]
+
+        # In the order of the keeper's `Habits`
+        defines = union(one.defined for one in names)
+        assigns = union(one.assigned for one in names)
+        reads_as_data = union(read_as_data(cell.source) for cell in learners)
+        answers = union(stub.defined | stub.assigned for stub in stubs)
+        self.habits = [*map(sorted, (defines, assigns, reads_as_data, answers))]
 
     def step(self, index: int) -> dict[str, Any]:
         """The arguments of the step before cell `index`."""

@@ -185,17 +185,18 @@ class Whose:
         """For the one folder at the top: do several names in it say a student, or has the one a lesson's folder?"""
         names = {self.names.without_lesson(child) for child in inside if self._counts(parts, child)}
         names.discard("")
-        if len(names) > 1:
-            return True
-        folders = [child for child in inside if (*parts, child) in self.children]
+        if len(names) != 1:
+            return len(names) > 1
 
-        return len(names) == 1 and any(
-            self.names.lesson_in(below)
-            for child in folders
-            if not self.names.lesson_in(child)
-            for below in self.children[(*parts, child)]
-            if (*parts, child, below) in self.children
-        )
+        # One name: a student's folder has a lesson's folder in it.
+        for child in inside:
+            path = (*parts, child)
+            if path not in self.children or self.names.lesson_in(child):
+                continue
+            for below in self.children[path]:
+                if (*path, below) in self.children and self.names.lesson_in(below):
+                    return True
+        return False
 
     def _counts(self, parts: Parts, child: str) -> bool:
         """A folder, a zip or a notebook; not a file beside them."""

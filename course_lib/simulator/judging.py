@@ -37,7 +37,7 @@ PTX_VERSION = 86
 
 
 @dataclass
-class Asked:
+class Question:
     """What a launch asks of the compiler: the type of each parameter, the value of each constant, the options."""
 
     signature: dict[str, Any]
@@ -84,7 +84,7 @@ class Sentence:
 
 
 verdicts: dict[Any, Sentence | None] = {}
-"""Kernel and what was asked → the sentence, or None: it compiles."""
+"""Kernel and the key of the question → the compiler's error as a sentence, or None: it compiles."""
 
 
 @functools.cache
@@ -105,23 +105,23 @@ def describe(
     return mangle_type(argument)
 
 
-def ask(kernel: Any, asked: Asked) -> None:
+def ask(kernel: Any, question: Question) -> None:
     """Raise what the compiler would raise."""
-    key = (kernel, asked.key)
+    key = (kernel, question.key)
     if key not in verdicts:
-        verdicts[key] = verdict(kernel, asked)
+        verdicts[key] = verdict(kernel, question)
     sentence = verdicts[key]
     if sentence is not None:
         raise sentence.error()
 
 
-def verdict(kernel: Any, asked: Asked) -> Sentence | None:
+def verdict(kernel: Any, question: Question) -> Sentence | None:
     """From the cache folder, or from the compiler."""
     with compiled_language():
         function = jit_function(kernel, {})
         try:
-            source = ASTSource(function, asked.signature, asked.constants)
-            text = f"{triton.__version__} {TARGET} {PTX_VERSION} {source.hash()} {asked.key}"
+            source = ASTSource(function, question.signature, question.constants)
+            text = f"{triton.__version__} {TARGET} {PTX_VERSION} {source.hash()} {question.key}"
         except Exception as error:
             return Sentence.of(error)
 
@@ -130,7 +130,7 @@ def verdict(kernel: Any, asked: Asked) -> Sentence | None:
             record = json.loads(file.read_text())
             return record and Sentence.read(record)
 
-        sentence = compile_for_target(source, asked.options)
+        sentence = compile_for_target(source, question.options)
         with contextlib.suppress(OSError):
             file.parent.mkdir(exist_ok=True)
             file.write_text(json.dumps(sentence and asdict(sentence)))

@@ -57,7 +57,7 @@ def launch(kernel: Any, grid: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
         hook(*args, **{k: v for k, v in kwargs.items() if k in call.arguments})
 
     if settings.refusals:
-        judging.ask(kernel, asked(call))
+        judging.ask(kernel, question_of(call))
 
     sizes = grid_sizes(grid, call.arguments)
     function = kernel.rewrite()
@@ -112,7 +112,7 @@ def known_options() -> set[str]:
     return {field.name for field in dataclasses.fields(options)} | {"stream", "device_type"}
 
 
-def asked(call: Call) -> judging.Asked:
+def question_of(call: Call) -> judging.Question:
     """The same launch as the compiler sees it."""
     signature: dict[str, Any] = {}
     constants: dict[tuple[int, ...], Any] = {}
@@ -122,7 +122,7 @@ def asked(call: Call) -> judging.Asked:
             constants[(place,)] = getattr(argument, "value", argument)
         else:
             signature[name] = judging.describe(name, argument, (place,), constants)
-    return judging.Asked(signature, constants, call.options)
+    return judging.Question(signature, constants, call.options)
 
 
 def grid_sizes(grid: Any, arguments: dict[str, Any]) -> tuple[int, int, int]:

@@ -164,17 +164,24 @@ def ordered(table: Table, a: int, b: int, accesses: list[Access], watch: Watch) 
 
 
 def sentence(table: Table, a: int, b: int, accesses: list[Access], watch: Watch) -> str:
-    """`file:line: a race at out[3]: ...`."""
+    """`file:line: a race at out[3]: ...`. `a` and `b` are rows of the table."""
     access, other = accesses[table.access[a]], accesses[table.access[b]]
     address = int(table.address[a])
-    where = next((r.at(address) for r in watch.regions if r.base <= address < r.end), hex(address))
+    where = hex(address)
+    for region in watch.regions:
+        if region.base <= address < region.end:
+            where = region.at(address)
+            break
     who = watch.who(table.lane[a], access.shape, int(table.program[a]))
+
+    # Two lanes of one store
 
     if table.access[a] == table.access[b]:
         lane = lane_name(int(table.lane[b]), other.shape)
         return (
             f"{access.line}: a race at {where}: {who} and lane {lane} write different values to it"
         )
+
     whom = watch.who(table.lane[b], other.shape, int(table.program[b]))
     if table.writes[b]:
         what = "writes another value"

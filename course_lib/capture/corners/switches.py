@@ -111,7 +111,7 @@ FUNCTIONS |= {
     torch.autocast_decrement_nesting: leave_autocast,
     torch.compile: compile_inside,
     newer.evaluator_of_annotations(): evaluate_annotations,
-    # That there is none around the program is guarded. Those of capture are none to the program.
+    # How many dispatch modes are active? A guard holds that the program runs under none, and capture's own do not count.
     torch._C._len_torch_dispatch_stack: always(0),
     # a hint for sizes that only the data knows
     symbolic_shapes._advise_is_size: always(None),

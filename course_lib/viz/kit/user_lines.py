@@ -183,7 +183,7 @@ def named(function: Any) -> str:
 STEP = "nothing: what it does to all parameters is compiled apart"
 
 
-class AtTheCall:
+class MovedToCall:
     """Tells events about such a frame by the name of the function, at the line that calls it. Ask it about each event in turn."""
 
     def __init__(self) -> None:

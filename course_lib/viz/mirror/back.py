@@ -268,7 +268,7 @@ def their_half(trial: Trial, expected: Any, calls: dict[str, Callable[[], Any]])
         metrics.reset()
         with (
             config.patch(force_disable_caches=True),
-            counting(compile_fx.inductor_metrics_log),
+            counting_bytes(compile_fx.inductor_metrics_log),
             warnings.catch_warnings(),
         ):
             warnings.simplefilter("ignore")
@@ -289,7 +289,7 @@ def their_half(trial: Trial, expected: Any, calls: dict[str, Callable[[], Any]])
 
 
 @contextlib.contextmanager
-def counting(log: logging.Logger) -> Iterator[None]:
+def counting_bytes(log: logging.Logger) -> Iterator[None]:
     """TorchInductor counts bytes only for those who read this log. They are read here, and nothing is printed."""
     level, propagate, handlers = log.level, log.propagate, log.handlers
     log.propagate, log.handlers = False, [logging.NullHandler()]

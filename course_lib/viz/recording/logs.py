@@ -19,7 +19,7 @@ from typing import Any
 
 from course_lib import events
 from course_lib.scheduling import No
-from course_lib.viz.kit.user_lines import AtTheCall, as_written
+from course_lib.viz.kit.user_lines import MovedToCall, as_written
 
 Say = Callable[[Any], str]
 
@@ -192,11 +192,11 @@ class Speaker:
 
     def __init__(self, names: Iterable[str]) -> None:
         self.names = list(names)
-        self.at_the_call = AtTheCall()
+        self.moved_to_call = MovedToCall()
         self.frame = ""
 
     def __call__(self, event: events.Event) -> None:
-        event = self.at_the_call(event)
+        event = self.moved_to_call(event)
         if isinstance(event, events.FrameSeen):
             self.frame = f"{event.name}: "
         elif isinstance(event, events.StageTimed) and event.stage == "guards":

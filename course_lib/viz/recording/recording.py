@@ -26,7 +26,7 @@ from course_lib.events import (
     StageTimed,
 )
 from course_lib.frames import call_revealed, number
-from course_lib.viz.kit.user_lines import AtTheCall, as_written, calling, decorated
+from course_lib.viz.kit.user_lines import MovedToCall, as_written, calling, decorated
 
 WHOLE = 100
 """So many events of a kind are kept one by one; of more, the numbers."""
@@ -85,13 +85,13 @@ class Recording:
         """The same → the line of the program that called it, if that is known."""
         self.given: dict[int, str] = {}
         """The same → the name of what `cl.compile` was given, where the code's own name is a decorator's."""
-        self.at_the_call = AtTheCall()
+        self.moved_to_call = MovedToCall()
         self.lock = threading.RLock()  # what collects garbage may tell something meanwhile
 
     def note(self, event: Event) -> None:
         """A listener: remember an event, or count it if many like it came before."""
         with self.lock:
-            event = self.at_the_call(event)
+            event = self.moved_to_call(event)
             if (key := again(event)) is not None:
                 count = self.counts.setdefault(key, Count(event))
                 count.add(getattr(event, "seconds", 0.0))

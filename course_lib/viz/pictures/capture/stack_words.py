@@ -70,10 +70,10 @@ class Words:
         return ""
 
     def in_cell(self, cell: types.CellType) -> str:
-        """Where a variable comes from, or what it holds now."""
-        known = self.world.of(cell)
-        if known:
-            return known.source.shown
+        """Where a variable comes from if it is one from outside; else what it holds now."""
+        known_outside = self.world.of(cell)
+        if known_outside:
+            return known_outside.source.shown
         return self.say(cell.cell_contents) if is_full(cell) else "empty"
 
     def plain(self, value: Any) -> str:
