@@ -219,6 +219,9 @@ class Pipeline:
     def compile_with_gradients(self, gm: fx.GraphModule, codegen: str) -> Program:
         """Trace forward and backward in one, cut it in two, compile both halves."""
         joint = events.stage("trace", events.JointTraced, self.joint, gm, self.decompositions)
+        if not any(joint.meta["signature"].differentiable):
+            # nothing that the graph gives has a gradient (an optimizer's step), so autograd need not know of it
+            return self.compile_forward(gm, codegen)
         parts = events.stage(
             "partition", events.Partitioned, self.partition, joint, lowering.may_recompute
         )
@@ -302,6 +305,8 @@ class Pipeline:
         """A program for each of the first `config.sizes_limit` sets of sizes, around kernels that take these as arguments."""
         built: dict[Any, Program] = {}
         lifted = autograd.lift_numbers(gm)
+        if lifted and not lifted.depends_on_sizes:
+            return self.build_once(gm, lifted, build)
 
         def run(*args: Any) -> tuple[Any, ...]:
             if lifted and autograd.hooks_for_saved_tensors():
@@ -322,6 +327,26 @@ class Pipeline:
                 graph = lifted.graph if lifted else gm
                 built[key] = build_for(graph, [*args, *numbers], build)
             return built[key](*args, *numbers)
+
+        return run
+
+    @staticmethod
+    def build_once(
+        gm: fx.GraphModule, lifted: Any, build: Callable[[fx.GraphModule, list[Any]], Program]
+    ) -> Program:
+        """The same where only numbers change, and all of them are arguments of the kernels: there is one program."""
+        built: list[Program] = []
+
+        def run(*args: Any) -> tuple[Any, ...]:
+            if autograd.hooks_for_saved_tensors():
+                # The hooks would see tensors that stand for numbers, which eager does not have.
+                return fall_back(gm, autograd.runtime.HOOKS)(*args)
+            numbers = lifted.values(args)
+            if numbers is None:
+                return fall_back(gm, "a number is too large for the kernels")(*args)
+            if not built:
+                built.append(build_for(lifted.graph, [*args, *numbers], build))
+            return built[0](*args, *numbers)
 
         return run
 

@@ -18,6 +18,7 @@ from typing import Any
 
 import torch
 from torch import fx
+from torch.fx._lazy_graph_module import _LazyGraphModule
 
 from course_lib.autograd.partition import part
 from course_lib.written import forget, traceable
@@ -42,6 +43,7 @@ IN_PLACE = {
 """Of these, the ones that write to their tensor: it keeps its dtype, so no result of theirs can be rounded afterwards."""
 FACTORS = {operator.mul, operator.truediv, torch.mul, torch.div, "mul", "div"}
 """Those that eager computes in float32 for halves, if one operand is a number."""
+scalar_tensor: Any = torch.scalar_tensor
 HALVES = (torch.float16, torch.bfloat16)
 EXACT = 2**53
 """Up to here each integer has an exact float64."""
@@ -58,12 +60,27 @@ class Lifted:
     # For each input: does the graph depend on it? A number on which it does not may change without a new graph
     depends_on: tuple[bool, ...]
 
+    @property
+    def depends_on_sizes(self) -> bool:
+        """Does the graph depend on a size, a stride or a number that may be another one in the next call?"""
+        inputs = self.graph.graph.find_nodes(op="placeholder")
+        for node, depends in zip(inputs, self.depends_on, strict=False):
+            value = node.meta["val"]
+            if not isinstance(value, torch.Tensor):
+                if depends:
+                    return True
+            elif any(isinstance(n, torch.SymInt) for n in (*value.shape, *value.stride())):
+                return True
+        return False
+
     def values(self, inputs: Sequence[Any]) -> list[torch.Tensor] | None:
         """The numbers as tensors; None if one has no exact float64."""
-        found = self.numbers(*inputs)
-        if any(type(number) is int and abs(number) > EXACT for number in found):
-            return None
-        return [torch.tensor(number, dtype=torch.float64) for number in found]
+        # `forward` at once, and no `torch.tensor`: this is a part of each call, and costs several microseconds otherwise
+        found = self.numbers.forward(*inputs)
+        for number in found:
+            if type(number) is int and abs(number) > EXACT:
+                return None
+        return [scalar_tensor(number, dtype=torch.float64, device="cpu") for number in found]
 
 
 def lift_numbers(gm: fx.GraphModule, of_sizes: bool = False) -> Lifted | None:
@@ -102,7 +119,10 @@ def lift_numbers(gm: fx.GraphModule, of_sizes: bool = False) -> Lifted | None:
 def program_for_numbers(gm: fx.GraphModule, names: list[str]) -> fx.GraphModule:
     """The part of a graph that computes the nodes with these names from the graph's inputs."""
     by_name = {node.name: node for node in gm.graph.nodes}
-    return part(gm, gm.graph.find_nodes(op="placeholder"), [by_name[name] for name in names])
+    inputs = gm.graph.find_nodes(op="placeholder")
+    program = part(gm, inputs, [by_name[name] for name in names])
+    _LazyGraphModule.force_recompile(program)
+    return program
 
 
 def is_depended_on(node: fx.Node) -> bool:

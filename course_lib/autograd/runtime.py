@@ -374,7 +374,10 @@ def without_history(program: Program, unconnected: Sequence[int]) -> Program:
 
 def overlaps(inputs: Sequence[Any], signature: Signature) -> bool:
     """Does an input that is written to share memory with another?"""
-    users = Counter(address(x) for x in inputs if isinstance(x, torch.Tensor))
+    addresses = [address(x) for x in inputs if isinstance(x, torch.Tensor)]
+    if len(set(addresses)) == len(addresses):
+        return False
+    users = Counter(addresses)
     return any(users[address(inputs[update.input])] > 1 for update in signature.updates)
 
 

@@ -162,6 +162,33 @@ class AnotherObject(Test):
         return Difference(self.part(path), f"another object than {self.right.source.shown}", "it")
 
 
+class AllApart(Test):
+    """It and the objects at these other sources are each another one."""
+
+    def __init__(self, others: Sequence[Source]) -> None:
+        listed = ", ".join(verbatim(source.expr) for source in others)
+        shown = ", ".join(source.shown for source in others)
+        super().__init__(
+            f"len({{{{*map(id, ({{}}, {listed}))}}}})",
+            "==",
+            len(others) + 1,
+            f"each another object: {{}}, {shown}",
+        )
+        object.__setattr__(self, "others", tuple(others))
+
+    def fails(self, path: str, spell: Spell) -> str:
+        found = ", ".join(spell(SameAs(source), "==") for source in self.others)
+        return f"len({{*map(id, ({path}, {found}))}}) != {self.right}"
+
+    def text(self, path: str) -> str:
+        return self.pretty.format(path)
+
+    def part(self, path: str) -> str:
+        return self.text(path)
+
+    others: tuple[Source, ...]
+
+
 def verbatim(text: str) -> str:
     """A part of a question that is no place for a source: a name may have braces."""
     return text.replace("{", "{{").replace("}", "}}")

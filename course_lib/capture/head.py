@@ -23,7 +23,7 @@ import functools
 import keyword
 import operator
 import types
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -34,10 +34,10 @@ from course_lib import events, frames
 from course_lib.capture import effects, global_state
 from course_lib.capture.classes import MISSING, is_a, member_of, own_dict
 from course_lib.capture.graph import STATE
-from course_lib.capture.guard_tests import AnotherObject
+from course_lib.capture.guard_tests import AllApart, AnotherObject
 from course_lib.capture.known import Known
 from course_lib.capture.rebuild import METHOD_THAT_ADDS, Rebuilder, refuse_own_keys
-from course_lib.capture.sources import FUNCTION, HELPERS, REGISTRIES, Source, variables
+from course_lib.capture.sources import ALL_OF, FUNCTION, HELPERS, REGISTRIES, Source, variables
 from course_lib.capture.stand_ins.iterators import Remaining
 from course_lib.capture.stand_ins.kinds import MAPPINGS
 from course_lib.capture.stand_ins.slots import in_slots, is_slot
@@ -49,6 +49,8 @@ from course_lib.written import define, define_within, quiet
 GRAPH = "__graph"
 MANY = 32
 """Inputs: a head with at most so many shows each one's whole path."""
+FEW = 4
+"""So many objects are kept apart one by one."""
 WIDTH = 80
 """Characters of arguments that fit one line of the call of the graph."""
 PLAIN_SETATTR = (object.__setattr__, torch.nn.Module.__setattr__)
@@ -94,6 +96,37 @@ class Head:
         return head
 
 
+class FetchedOnce:
+    """The expressions of sources, with what several of them begin with looked up once.
+
+    `lines`: such as `__at0 = self._modules['ln']`; the expressions begin with `__at0` then. Where there are few sources each one shows
+    its whole path; only what lists all values of a dict is always looked up once.
+    """
+
+    def __init__(self, sources: Sequence[Source], are_many: bool) -> None:
+        self.names: dict[Source, str] = {}
+        self.lines: list[str] = []
+        uses = collections.Counter(base for source in sources for base in source.bases)
+        for base, count in uses.items():
+            is_long = are_many or base.before.startswith(ALL_OF)
+            if base.base and count > 1 and is_long:
+                name = f"__at{len(self.names)}"
+                self.lines.append(f"{name} = {self.text(base)}")
+                self.names[base] = name
+
+    def text(self, found: Source | str) -> str:
+        """The expression of a source, or an expression that names whole paths."""
+        if isinstance(found, Source):
+            base = self.text(found.base) if found.base else ""
+            return self.names.get(found) or found.from_base(base)
+
+        if ALL_OF in found:
+            for source, name in self.names.items():
+                if source.before.startswith(ALL_OF):
+                    found = found.replace(source.expr, name)
+        return found
+
+
 class HeadBuilder(Rebuilder):
     """Writes a head: statements that make the real world what the interpreted one became."""
 
@@ -103,24 +136,28 @@ class HeadBuilder(Rebuilder):
         # What must hold of the graph's results
         self.checks: list[str] = []
         self.has_effects = False
+        # Pairs of objects from outside that guards keep apart
+        self.apart: set[frozenset[int]] = set()
 
     def finish(self) -> Head:
         """The whole: fetch, run the graph, then the rest."""
-        lines = list(self.fetched)
-        if self.world.builder.operations:
-            lines += self.call_of_the_graph()
+        sources = [found for _, found in self.fetched if isinstance(found, Source)]
+        runs = bool(self.world.builder.operations)
+        inputs = [one.source for one in self.world.builder.inputs] if runs else []
+        once = FetchedOnce([*sources, *inputs], len(inputs) > MANY)
+        lines = list(once.lines)
+        for name, found in self.fetched:
+            lines.append(f"{name} = {once.text(found)}")
+        if runs:
+            lines.append(self.call_of_the_graph(list(map(once.text, inputs))))
         self.start_anew(lines)
         self.head.body = lines + self.body
         return self.head
 
     # --- fetch the inputs, run the graph
 
-    def call_of_the_graph(self) -> list[str]:
-        """`__out = __graph(...)`, and the lines before it that look up what many inputs have in common."""
-        lines: list[str] = []
-        inputs = [one.source for one in self.world.builder.inputs]
-        arguments = self.fetched_once(inputs, lines)
-
+    def call_of_the_graph(self, arguments: list[str]) -> str:
+        """`__out = __graph(...)`"""
         if len("  ".join(arguments)) > WIDTH:
             listed = "".join(f"\n        {argument}," for argument in arguments) + "\n    "
         else:
@@ -128,27 +165,7 @@ class HeadBuilder(Rebuilder):
 
         # Capture has noted what the operations warn of, and the head shows it itself.
         within = f"with {self.name_for(quiet)}(): " if self.world.builder.has_warned else ""
-        return [*lines, f"{within}__out = {GRAPH}({listed})"]
-
-    def fetched_once(self, sources: list[Source], lines: list[str]) -> list[str]:
-        """The expressions of these sources.
-
-        Where there are many, a common beginning is looked up once: a line such as `__at0 = self._modules['ln']` is added to
-        `lines`, and the expressions begin with `__at0`.
-        """
-        names: dict[Source, str] = {}
-
-        def text(source: Source) -> str:
-            return names.get(source) or source.from_base(text(source.base) if source.base else "")
-
-        if len(sources) > MANY:
-            uses = collections.Counter(base for source in sources for base in source.bases)
-            for base, count in uses.items():
-                if base.base and count > 1:
-                    name = f"__at{len(names)}"
-                    lines.append(f"{name} = {text(base)}")
-                    names[base] = name
-        return list(map(text, sources))
+        return f"{within}__out = {GRAPH}({listed})"
 
     # --- where eager must run the frame instead
 
@@ -335,10 +352,23 @@ class HeadBuilder(Rebuilder):
 
     def assume_apart(self, known: Known) -> None:
         """Guard that an object which the program changes is none of the other objects that it met."""
+        others = []
         for other in list(self.world.known.values()):
             alike = other is not known and type(other.real) is type(known.real)
-            if alike and not self.world.is_static(other.real):
+            pair = frozenset((id(known), id(other)))
+            if alike and pair not in self.apart and not self.world.is_static(other.real):
+                self.apart.add(pair)
+                others.append(other)
+
+        if len(others) <= FEW:
+            for other in others:
                 self.world.assume(known.source, "identity", AnotherObject(other.source))
+            return
+
+        # one question for all of them: an optimizer changes the state of each of its parameters
+        together = [known, *others]
+        self.apart |= {frozenset((id(a), id(b))) for a in together for b in together}
+        self.world.assume(known.source, "identity", AllApart([one.source for one in others]))
 
 
 def changes_of_dict(items: dict[Any, Any], before: dict[Any, Any]) -> tuple[dict[Any, Any], bool]:

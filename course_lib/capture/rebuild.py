@@ -25,7 +25,7 @@ from course_lib.capture.calls.builtins import SAFE_TYPES
 from course_lib.capture.classes import MISSING, is_a, is_users, makes_bare, member_of, own_dict
 from course_lib.capture.guard_tests import has_literal
 from course_lib.capture.known import Known
-from course_lib.capture.sources import HELPERS, Unsupported
+from course_lib.capture.sources import HELPERS, Source, Unsupported
 from course_lib.capture.stand_ins.kinds import MAPPINGS, SCALARS, SEQUENCES
 from course_lib.capture.stand_ins.slots import in_slots, is_full
 from course_lib.capture.values import CONSTANT_TYPES, name_of
@@ -68,7 +68,7 @@ class Rebuilder:
         # The tensors (and generators of random numbers) that the graph is to give, in order
         self.outputs: list[Any] = []
         # Statements that fetch objects from outside, before the side effects may move them
-        self.fetched: list[str] = []
+        self.fetched: list[tuple[str, Source | str]] = []
         self.body: list[str] = []
         # Names that are bound to objects without a literal form
         self.names: dict[str, Any] = {}
@@ -145,20 +145,20 @@ class Rebuilder:
         """The real object that a stand-in from outside stands for."""
         if known.source.is_variable:
             return known.source.expr
-        return self.hoist(known.stand_in, known.source.expr)
+        return self.hoist(known.stand_in, known.source)
 
     def fetch_twin(self, known: Known) -> str:
         """The compiled twin of a module, if the program met the twin and not the module itself; else ""."""
         twin = known.source.base
         if known.source.before != "model_of(" or twin is None:
             return ""
-        return twin.expr if twin.is_variable else self.hoist(twin, twin.expr)
+        return twin.expr if twin.is_variable else self.hoist(twin, twin)
 
-    def hoist(self, value: Any, expr: str) -> str:
-        """A variable that gets `expr` at the start of the head."""
+    def hoist(self, value: Any, found: Source | str) -> str:
+        """A variable that gets what is at this source (or this expression) at the start of the head."""
         if id(value) not in self._written:
             name = f"__in{next(self._count)}"
-            self.fetched.append(f"{name} = {expr}")
+            self.fetched.append((name, found))
             self._written[id(value)] = Written(value, name)
         return self._written[id(value)].text
 

@@ -44,6 +44,7 @@ HELPERS: dict[str, Any] = {
 """What heads and checks use by name. Other modules add to it."""
 # Where an `nn.Module` keeps what a user knows as its attributes
 REGISTRIES = "_parameters", "_buffers", "_modules"
+ALL_OF = "[*"  # How a step begins that lists all keys or values of a dict
 FUNCTION = "__func"  # The name by which checks and heads know the frame's function object
 
 

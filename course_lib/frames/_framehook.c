@@ -208,9 +208,43 @@ static void show(Hidden *these) {
 static _Thread_local PyObject *watcher;  /* this thread's; NULL: none */
 static int watched_threads;              /* how many threads have one; changed under the GIL */
 
+/* An entry that holds so often in a row, while those before it fail, is tried first from then on: a program that has warmed up does
+   not go back. So many, for where two entries hold in turn, their order shall stay. */
+#define OFTEN 16
+#define ROWS 256
+
+/* Of the lists that were looked at last: which entry held, and how often in a row. A list that lies where another one lay before
+   can only make an entry move early. */
+typedef struct { PyObject *entries; Py_ssize_t place; int count; } Row;
+static _Thread_local Row rows[ROWS];
+
+/* Note that the entry at `place` held. 1 if it shall be the first one. */
+static int note_place(PyObject *entries, Py_ssize_t place) {
+    Row *row = &rows[((uintptr_t)entries >> 4) % ROWS];
+    if (row->entries != entries || row->place != place)
+        *row = (Row){entries, place, 0};
+    return place > 0 && ++row->count >= OFTEN;
+}
+
+/* Let the entry at `place` be the first one, in a new list: the old one may be in use. -1 with an exception. */
+static int put_first(PyObject *asked, PyObject *number, PyObject *entries, Py_ssize_t place) {
+    if (PyDict_GetItemWithError(asked, number) != entries || place >= PyList_GET_SIZE(entries))
+        return PyErr_Occurred() ? -1 : 0;
+    PyObject *moved = PyList_GetSlice(entries, 0, PyList_GET_SIZE(entries));
+    if (moved == NULL)
+        return -1;
+    PyObject *entry = Py_NewRef(PyList_GET_ITEM(moved, place));
+    int failed = PyList_SetSlice(moved, place, place + 1, NULL) || PyList_Insert(moved, 0, entry)
+                 || PyDict_SetItem(asked, number, moved);
+    Py_DECREF(entry);
+    Py_DECREF(moved);
+    return failed ? -1 : 0;
+}
+
 /* The head for this call (a new reference); NULL without an exception: run the frame as it is.
-   `asked`: the watcher. `entries`: what it has for this code: NULL, or a list. `call`: code, func, and n arguments. */
-static PyObject *find_head(PyObject *asked, PyObject *entries, PyObject **call, int n) {
+   `asked`: the watcher. `number`, `entries`: the code's, and what the watcher has for it: NULL, or a list.
+   `call`: code, func, and n arguments. */
+static PyObject *find_head(PyObject *asked, PyObject *number, PyObject *entries, PyObject **call, int n) {
     if (entries && !PyList_Check(entries))
         return PyErr_Format(PyExc_TypeError, "a watcher holds lists of (guard, head) and None, got %R", entries);
 
@@ -226,6 +260,8 @@ static PyObject *find_head(PyObject *asked, PyObject *entries, PyObject **call, 
         PyObject *head = holds > 0 ? Py_NewRef(PyTuple_GET_ITEM(entry, 1)) : NULL;
         Py_XDECREF(answer);
         Py_DECREF(entry);
+        if (holds > 0 && note_place(entries, i) && put_first(asked, number, entries, i) < 0)
+            Py_CLEAR(head);
         if (holds)
             return head;
     }
@@ -287,7 +323,8 @@ static void tell_of_error(void) {
 }
 
 /* Call the head in the frame's place, or run the frame. Apart, so that frames left alone pay no C stack for `call`. */
-static __attribute__((noinline)) PyObject *replace_frame(PyThreadState *ts, Frame *f, PyCodeObject *code, PyObject *entries) {
+static __attribute__((noinline)) PyObject *replace_frame(PyThreadState *ts, Frame *f, PyCodeObject *code, PyObject *number,
+                                                         PyObject *entries) {
     int variadic = !!(code->co_flags & CO_VARARGS) + !!(code->co_flags & CO_VARKEYWORDS);
     int n = code->co_argcount + code->co_kwonlyargcount + variadic;
     PyObject *call[n + 2], *asked = watcher;             /* code, func, *args */
@@ -300,7 +337,7 @@ static __attribute__((noinline)) PyObject *replace_frame(PyThreadState *ts, Fram
 
     watcher = NULL;                                      /* guards, and the watcher itself, run unobserved */
     Py_XINCREF(entries);
-    PyObject *head = find_head(asked, entries, call, n);
+    PyObject *head = find_head(asked, number, entries, call, n);
     Py_XDECREF(entries);
     Py_XSETREF(watcher, asked);
 
@@ -344,7 +381,7 @@ static PyObject *eval_frame(PyThreadState *ts, Frame *f, int throwflag) {
     if (!(code->co_flags & CO_OPTIMIZED) || entered_often)
         return PyDict_SetItem(watcher, number, Py_None) ? discard_frame(ts, f, NULL) : run_frame(ts, f, 0);
 
-    return replace_frame(ts, f, code, entries);
+    return replace_frame(ts, f, code, number, entries);
 }
 
 /* ---- the module -------------------------------------------------------------------------------------------------- */

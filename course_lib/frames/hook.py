@@ -131,7 +131,9 @@ class Watcher(dict[int, "list[tuple[CheckFunction, HeadFunction]] | None"]):
     def entries(
         self, code: CodeType
     ) -> tuple[tuple[CheckFunction, HeadFunction], ...] | Literal[False]:
-        """The `(guard, head)` pairs of a code object in the order they are tried; `SKIP` if it was skipped."""
+        """The `(guard, head)` pairs of a code object in the order they are tried; `SKIP` if it was skipped.
+
+        One that holds often in a row, while those before it fail, moves to the front (`_framehook.c`)."""
         found = self.get(number(code), [])
         return SKIP if found is None else tuple(found)
 

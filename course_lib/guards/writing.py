@@ -17,7 +17,7 @@ import torch
 
 from course_lib.capture import FUNCTION, Guard, SameAs, Source
 from course_lib.capture.guard_tests import Operator, SwitchIs, has_literal
-from course_lib.capture.sources import HELPERS, Attribute
+from course_lib.capture.sources import ALL_OF, HELPERS, Attribute
 from course_lib.guards.tensors import in_c, looks_of
 
 IN_C = ("looks_like", "unchanged", "note")
@@ -92,11 +92,19 @@ class Body:
     def ask(self, guards: Iterable[Guard]) -> None:
         """Add what returns where one of these does not hold."""
         for guard in guards:
-            conditions = self.conditions(guard)
+            conditions = [self.listed_once(condition) for condition in self.conditions(guard)]
             together = " or "
             if len("".join(conditions)) >= SHORT_LINE:
                 together = " or \\\n                "
             self.lines.append(f"if {together.join(conditions)}: return False")
+
+    def listed_once(self, condition: str) -> str:
+        """A condition in which the variable stands for what lists all values of a dict (a formula names whole paths)."""
+        if ALL_OF in condition:
+            for source, name in self.variables.items():
+                if source.before.startswith(ALL_OF):
+                    condition = condition.replace(source.expr, name)
+        return condition
 
     def conditions(self, guard: Guard) -> list[str]:
         """When the guard does not hold: one condition for each test, or one for all that C asks of a tensor."""

@@ -23,7 +23,7 @@ from course_lib.capture.guard_tests import (
 )
 from course_lib.capture.known import Known
 from course_lib.capture.rules import GO_ON
-from course_lib.capture.sources import Source
+from course_lib.capture.sources import ALL_OF, Source
 from course_lib.capture.stand_ins.kinds import BY_IDENTITY, MAPPINGS, can_copy, solid_base
 from course_lib.capture.values import CONSTANT_TYPES
 
@@ -73,7 +73,11 @@ class Container:
 
     def key_source(self, place: int) -> Source:
         """Where the key at this place is found: `[*dict.keys(d)][2]`."""
-        return Source(f")][{place}]", self.source, before=f"[*{self.dict_class}.keys(")
+        return self.listed("keys").item(place)
+
+    def listed(self, method: str) -> Source:
+        """All keys, or all values: a step of its own, so that they are listed once for all places."""
+        return Source(")]", self.source, before=f"{ALL_OF}{self.dict_class}.{method}(")
 
     def item_source(self, place: int, key: Any) -> Source:
         """Where the item under `key`, the one at this place, is found: `d["a"]`.
@@ -82,7 +86,7 @@ class Container:
         own, which is passed by, too: `dict.__getitem__(d, "a")`.
         """
         if not has_literal(key):
-            return Source(f")][{place}]", self.source, before=f"[*{self.dict_class}.values(")
+            return self.listed("values").item(place)
         if self.is_builtin or self.base is tuple:
             return self.source.item(key)
         kind = "dict" if self.is_keyed else self.base_name
