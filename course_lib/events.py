@@ -167,6 +167,8 @@ class Autotuned(Event):
     choice: str
     # What was tried, and how long each took
     seconds: dict[str, float]
+    # The most bytes that the whole program holds with each, where that was looked at
+    peak_bytes: dict[str, int] = field(default_factory=dict)
 
 
 class CudaGraphRecorded(Event):

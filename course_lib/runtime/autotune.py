@@ -7,6 +7,7 @@ In PyTorch: `torch/_inductor/runtime/triton_heuristics.py` (`CachingAutotuner`, 
 
 import functools
 import importlib
+import statistics
 import timeit
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -17,6 +18,15 @@ from course_lib import build_cache, events
 from course_lib.codegen.tilings import Choice, ProductTiling
 from course_lib.codegen.triton import TritonSource
 from course_lib.lowering.ir import Buffer
+
+Clock = Callable[[Callable[..., Any], Sequence[torch.Tensor]], float]
+"""Measures how long a call with these tensors takes, in seconds."""
+
+MOST_MEMORY = 1.1
+"""The most memory that a choice may need, in terms of what is needed without measuring."""
+
+RUNS = 10
+"""How often a whole program is run to be measured."""
 
 
 def candidates(source: TritonSource) -> Sequence[Choice]:
@@ -61,19 +71,37 @@ def fastest(
     source: str,
     buffers: Sequence[Buffer],
     tried: Mapping[str, Callable[[], Callable[..., Any]]],
+    peaks: Mapping[str, int] | None = None,
+    clock: Clock | None = None,
 ) -> str:
-    """The name of what takes the least time, measured now or on disk for this `source`: each of `tried` gives a callable."""
+    """The name of what takes the least time, measured now or on disk for this `source`: each of `tried` gives a callable.
+
+    The first of `tried` is what would be done without measuring. `peaks` are the most bytes that the program holds with each:
+    what needs much more than the first is not taken, however fast it is. `clock` is `seconds`, or another way to measure.
+    """
+    measured_by = clock or seconds
 
     def measure() -> list[float]:
         tensors = [example(buffer) for buffer in buffers]
-        return [seconds(make(), tensors) for make in tried.values()]
+        return [measured_by(make(), tensors) for make in tried.values()]
 
-    key = key_of(source, list(tried), buffers)
+    key = key_of(source, [measured_by.__name__, *tried], buffers)
     times = build_cache.remember(key, measure)
     found = dict(zip(tried, times, strict=True))
-    best = min(found, key=found.__getitem__)
-    events.emit(events.Autotuned(what, best, found))
+
+    peaks = dict(peaks or {})
+    allowed = [name for name in found if not is_hungry(name, peaks)]
+    best = min(allowed, key=found.__getitem__)
+    events.emit(events.Autotuned(what, best, found, peaks))
     return best
+
+
+def is_hungry(name: str, peaks: Mapping[str, int]) -> bool:
+    """Would the program need much more memory with this than with the first?"""
+    if not peaks:
+        return False
+    default = next(iter(peaks.values()))
+    return peaks[name] > MOST_MEMORY * default
 
 
 def key_of(source: str, tried: list[str], buffers: Sequence[Buffer]) -> str:
@@ -98,6 +126,23 @@ def seconds(run: Callable[..., Any], tensors: Sequence[torch.Tensor]) -> float:
     except refused:
         return float("inf")
     return float(milliseconds) / 1e3
+
+
+def seconds_warm(run: Callable[..., Any], tensors: Sequence[torch.Tensor]) -> float:
+    """The median of some runs, one right after the other: in the caches is what the program itself has left there."""
+    if tensors[0].device.type == "cpu":
+        return seconds(run, tensors)
+
+    milliseconds = []
+    for number in range(2 + RUNS):
+        begin, end = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
+        begin.record()
+        run(*tensors)
+        end.record()
+        end.synchronize()
+        if number >= 2:  # the first runs compile, and find their memory
+            milliseconds.append(begin.elapsed_time(end))
+    return statistics.median(milliseconds) / 1e3
 
 
 def example(buffer: Buffer) -> torch.Tensor:

@@ -6,7 +6,9 @@ Out: the same graph; some calls are loops now, which the Triton printer writes w
 A kernel of ours may be slower than the library's and still win, with what it does to operands and result. And a faster one may
 lose: in attention, what comes after the first product would have been fused with the softmax anyway. So the two ways are not
 measured kernel by kernel, but for the whole *region* of the program that is cut into kernels in another way. The library's call is
-always one of the two, so no choice makes its region slower than it was.
+always one of the two, so no choice makes its region slower than it was. Two things a region does not show: how much memory the
+program holds with a choice, which is read off its memory plan, and what regions do to each other through the caches. So at the
+end the program with all that was chosen is measured beside the one without, and the faster one is kept.
 In PyTorch: `torch/_inductor/select_algorithm.py`, `AlgorithmSelectorCache`; there a choice is measured with its epilogue alone
 (`benchmark_epilogue_fusion`).
 """
@@ -16,16 +18,22 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
 
 from course_lib.codegen.triton import triton_source
-from course_lib.lowering.ir import ExternKernel, LoopGraph, Node
+from course_lib.failing import may_fail
+from course_lib.lowering.ir import Buffer, ExternKernel, LoopGraph, Node
+from course_lib.runtime import autotune
 from course_lib.runtime.autotune import fastest
 from course_lib.runtime.compiled import CompiledGraph, build
 from course_lib.scheduling.dependencies import record_all
 from course_lib.scheduling.kernel import FusedKernel, Kernel
+from course_lib.scheduling.memory import peak_bytes, plan
 from course_lib.scheduling.products import as_loops, is_product
 from course_lib.scheduling.schedule import Schedule, live_nodes
 
 Scheduling = Callable[[LoopGraph], Schedule]
 Loops = Mapping[Node, list[Node]]
+
+WHOLE = "the whole program"
+"""What was measured, in the event of the last choice."""
 
 
 def choose_templates(graph: LoopGraph, codegen: str, schedule: Scheduling) -> LoopGraph:
@@ -40,8 +48,10 @@ def choose_templates(graph: LoopGraph, codegen: str, schedule: Scheduling) -> Lo
         return graph
 
     def program(part: LoopGraph) -> CompiledGraph:
-        plan = None  # each result gets memory of its own: where results live is not measured here
-        return build(part, schedule(part), plan, codegen, autotune=True)
+        no_plan = (
+            None  # each result gets memory of its own: where results live is not measured here
+        )
+        return build(part, schedule(part), no_plan, codegen, autotune=True)
 
     default, ours = schedule(graph), schedule(with_loops(graph, loops))
     regions = regions_of(default, ours, loops)
@@ -59,13 +69,40 @@ def choose_templates(graph: LoopGraph, codegen: str, schedule: Scheduling) -> Lo
             "template": piece(with_loops(graph, {**chosen, call: parts}), ends),
         }
 
-        tried = {name: functools.partial(program, part) for name, part in pieces.items()}
-        source = "\n".join(source_of(part, schedule) for part in pieces.values())
-        inputs = [buffer for buffer in pieces["library"].inputs if buffer]
-        if fastest(call, source, inputs, tried) == "template":
+        peaks = {
+            "library": peak(graph, schedule),
+            "template": peak(with_loops(graph, {**chosen, call: parts}), schedule),
+        }
+        if fastest(call, *rivals(pieces, program, schedule), peaks) == "template":
             chosen[call] = parts
 
-    return with_loops(graph, chosen)
+    ours_as_chosen = with_loops(graph, chosen)
+    # One region is measured already. A program that acts is not run for measuring.
+    if not chosen or len(regions) == 1 or acting or any(map(may_refuse, graph.nodes)):
+        return ours_as_chosen
+    wholes = {"library": graph, "template": ours_as_chosen}
+    found = fastest(WHOLE, *rivals(wholes, program, schedule), clock=autotune.seconds_warm)
+    return wholes[found]
+
+
+def rivals(
+    parts: Mapping[str, LoopGraph],
+    program: Callable[[LoopGraph], CompiledGraph],
+    schedule: Scheduling,
+) -> tuple[str, list[Buffer], dict[str, Callable[[], CompiledGraph]]]:
+    """What `fastest` wants to know of programs with the same inputs: their source, their inputs, how each is built."""
+    source = "\n".join(source_of(part, schedule) for part in parts.values())
+    first = next(iter(parts.values()))
+    inputs = [buffer for buffer in first.inputs if buffer]
+    tried: dict[str, Callable[[], CompiledGraph]] = {}
+    for name, part in parts.items():
+        tried[name] = functools.partial(program, part)
+    return source, inputs, tried
+
+
+def peak(graph: LoopGraph, schedule: Scheduling) -> int:
+    """The most bytes that the program holds at one time, as its memory plan says."""
+    return peak_bytes(plan(schedule(graph), graph))
 
 
 def with_loops(graph: LoopGraph, loops: Loops) -> LoopGraph:
@@ -118,6 +155,11 @@ def joined(sets: Iterable[set[str]]) -> list[set[str]]:
 def acts(node: Node) -> bool:
     """True for a call that does more than compute: it draws random numbers, say."""
     return isinstance(node, ExternKernel) and node.acts
+
+
+def may_refuse(node: Node) -> bool:
+    """True for what may refuse its data: numbers that were made up for measuring are no index and no matrix with an inverse."""
+    return any(map(may_fail, node.origins))
 
 
 @dataclass(frozen=True)

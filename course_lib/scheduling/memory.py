@@ -20,7 +20,7 @@ from course_lib.lowering.ir import Buffer, ExternKernel, LoopGraph, Pointwise, V
 from course_lib.scheduling.groups import Group, Member
 from course_lib.scheduling.kernel import FusedKernel, Kernel
 from course_lib.scheduling.schedule import Schedule
-from course_lib.sizes import expanded, is_symbolic, same, surely
+from course_lib.sizes import expanded, hint, is_symbolic, same, surely
 
 How = Literal["new", "reuse", "in place"]
 
@@ -175,6 +175,24 @@ class Planner:
     def may_be_written(self, n: int, given: Buffer) -> bool:
         """May kernel `n` write to this input? Not before the last check of data, nor if another reads it later."""
         return n > self.last_check and self.last_use.get(given.name, n) <= n
+
+
+def peak_bytes(plan: MemoryPlan) -> int:
+    """The most bytes that the stored buffers take at one time, for the sizes of this call. Inputs do not count."""
+    size_of: dict[str, int] = {}
+    made_by: dict[int, int] = {}
+    for one in plan.allocations:
+        if one.how == "new":
+            size_of[one.storage] = hint(extent(one.buffer)) * one.buffer.dtype.itemsize
+            made_by[one.kernel] = made_by.get(one.kernel, 0) + size_of[one.storage]
+
+    held = peak = 0
+    for kernel, freed in enumerate(plan.free_after):
+        held += made_by.get(kernel, 0)
+        peak = max(peak, held)
+        # A storage that is an input's is not in the table
+        held -= sum(size_of.get(storage, 0) for storage in freed)
+    return peak
 
 
 def inputs_to_update(graph: LoopGraph) -> dict[str, Buffer]:

@@ -11,6 +11,7 @@ from torch import nn
 
 import course_lib as cl
 from course_lib.scheduling import plan, schedule
+from course_lib.scheduling.memory import peak_bytes
 from course_lib.viz.pictures.scheduling.memory_timeline import MemoryUse
 
 
@@ -28,6 +29,24 @@ def test_a_kernel_writes_over_an_operand_that_nobody_needs_any_more():
     result, memory, _ = planned(lambda x: (x @ x).relu(), torch.empty(8, 8))
     assert result.kernels[1].in_place == {"buf1": "buf0"}
     assert memory.place == {"buf0": "buf0", "buf1": "buf0"}
+
+
+PEAKS = {
+    "one matrix": (lambda x: (x @ x).relu(), 1),
+    "two at one time": (lambda x: (x @ x) @ (x.sin() @ x), 3),
+    "one after another": (lambda x: (((x @ x) @ x) @ x) @ x, 2),
+}
+
+
+@pytest.mark.parametrize("name", PEAKS)
+def test_the_most_bytes_that_a_program_holds(name):
+    """In matrices of 8 x 8 numbers of float32: 256 bytes each."""
+    function, matrices = PEAKS[name]
+    result, memory, _ = planned(function, torch.empty(8, 8))
+    assert peak_bytes(memory) == 256 * matrices
+    assert peak_bytes(memory) == max(MemoryUse(result, memory).live_bytes), (
+        "the picture says the same"
+    )
 
 
 def test_but_never_over_an_input_or_a_constant():

@@ -15,7 +15,7 @@ import course_lib as cl
 from course_lib import config, events, runtime, scheduling
 from course_lib.codegen.tilings import PRODUCT_TILES, ProductTiling
 from course_lib.codegen.triton import triton_source
-from course_lib.lowering.ir import ExternKernel
+from course_lib.lowering.ir import Buffer, ExternKernel
 from course_lib.runtime import autotune, gemm
 from course_lib.scheduling import products
 from course_lib.viz.recording import Recording
@@ -330,6 +330,66 @@ def test_what_draws_random_numbers_is_not_run_for_measuring(measured):
     assert len(programs) == 4
     for program in programs:
         assert "bernoulli" not in program.source and "dropout" not in program.source
+
+
+def two_regions(x, w, y, v):
+    """Two products that share no kernel, however the program is cut."""
+    return (x @ w).relu(), (y @ v).cos()
+
+
+@pytest.mark.parametrize("whole_is_faster", [True, False])
+def test_at_the_end_the_whole_program_is_measured_beside_the_default(
+    whole_is_faster, measured, monkeypatch
+):
+    """Each template wins in its region, but together they may be slower than the library's calls."""
+    measured(library=2.0, template=1.0)
+    asked = []
+
+    def seconds_warm(run, tensors):
+        dots = run.source.count("tl.dot(")
+        asked.append(dots)
+        return 1.0 if bool(dots) == whole_is_faster else 2.0
+
+    monkeypatch.setattr(autotune, "seconds_warm", seconds_warm)
+    half = torch.float16
+    inputs = [numbers(*shape, dtype=half) for shape in ((20, 64), (64, 33), (33, 70), (70, 20))]
+    with torch.no_grad(), cl.record() as trace:
+        cl.compile(two_regions, options={"codegen": CODEGEN, "autotune": True})(*inputs)
+
+    assert asked == [0, 2], "the default and the program with both templates, once each"
+    (built,) = (event.compiled for event in trace.of(events.KernelsBuilt))
+    assert built.source.count("tl.dot(") == (2 if whole_is_faster else 0)
+    last = trace.of(events.Autotuned)[-1]
+    assert last.kernel == "the whole program"
+    assert last.choice == ("template" if whole_is_faster else "library")
+
+
+def test_what_needs_much_more_memory_is_not_taken(tmp_path, monkeypatch):
+    monkeypatch.setattr(config, "cache_dir", lambda: tmp_path)
+    buffers = [Buffer("x", torch.float32, (4,), (1,))]
+    times = {"library": 2.0, "template": 1.0}
+
+    def take(name):
+        return lambda: name
+
+    def clock(run, tensors):
+        return times[run]
+
+    found = {}
+    for bytes_of_template in (100, 110, 111):
+        with cl.record() as trace:
+            found[bytes_of_template] = autotune.fastest(
+                "a product",
+                f"source {bytes_of_template}",
+                buffers,
+                {name: take(name) for name in times},
+                {"library": 100, "template": bytes_of_template},
+                clock,
+            )
+        (event,) = trace.of(events.Autotuned)
+        assert event.seconds == times
+        assert event.peak_bytes["template"] == bytes_of_template
+    assert found == {100: "template", 110: "template", 111: "library"}
 
 
 def test_the_choice_is_remembered(measured):
