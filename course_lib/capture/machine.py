@@ -136,8 +136,10 @@ class Machine(Stack):
             del self.stack[entry.depth :]
             if entry.lasti:
                 self.push(instruction.offset // 2)
-            links = error.__context__ is None and error is not self.handling
-            if links and instruction.op != "RERAISE":
+
+            # "During handling of the above exception, another exception occurred": CPython links the new one to the old.
+            is_new = error.__context__ is None and error is not self.handling
+            if is_new and instruction.op != "RERAISE":
                 error.__context__ = self.handling
             self.push(error)
             self.jump(entry.target)

@@ -379,7 +379,7 @@ def tensor_of_array(name: str, it: Machine, data: Any, *args: Any, **options: An
         refuse(f"calls torch.{name} of an array with another device")
 
     copies = name == "tensor"
-    tensor = frames.call(None, memory_of, data, copies)
+    tensor = frames.call(None, memory_of, data, copies=copies)
     dtype = options.get("dtype")
     if dtype is None:
         return tensor
@@ -400,7 +400,7 @@ def new_tensor_of_array(cls: Any, it: Machine, *data: Any, **options: Any) -> An
     if len(data) != 1 or type(data[0]) is not Array or options:
         return new_tensor(cls, it, *data, **options)
     dtype = torch.get_default_dtype() if cls is torch.Tensor else cls.dtype
-    tensor = frames.call(None, memory_of, data[0], True)
+    tensor = frames.call(None, memory_of, data[0], copies=True)
     return it.world.builder.call("to", [tensor, dtype])
 
 

@@ -98,18 +98,20 @@ def cannot_be_a_node(it: Machine, cls: Any, args: list[Any], given: Outside) -> 
     """Why `forward` must be followed, "" if its code only computes. `given`: what functions among the arguments read."""
     name = f"{cls.__name__}.apply"
     own_context = cls.setup_context is not torch.autograd.Function.setup_context
-    found = Outside()
+    read_by_forward = Outside()
     for member in FORWARD:
         context = member == "setup_context" or not own_context
-        look_at(it, cls, member, Role(context), found)
+        look_at(it, cls, member, Role(context), read_by_forward)
 
-    odd = next((arg for arg in tree_leaves(args) if not can_be_argument(arg)), None)
-    if odd is not None:
-        return f"gets a {type(odd).__name__}"
+    for arg in tree_leaves(args):
+        if not can_be_argument(arg):
+            return f"gets a {type(arg).__name__}"
+
+    # What forward and the functions among its arguments read outside: refused, or guarded
     try:
-        for part in (found, given):
-            refuse(name, part)
-            guard(it, name, part)
+        for outside in (read_by_forward, given):
+            refuse(name, outside)
+            guard(it, name, outside)
     except Unsupported as problem:
         return problem.reason
     return ""

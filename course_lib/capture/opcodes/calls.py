@@ -33,7 +33,7 @@ class Calls(Containers):
         """Pop a code object, push a function of it; SET_FUNCTION_ATTRIBUTE gives it the rest."""
         code = self.pop()
         cells = tuple(CellType() for _ in code.co_freevars)
-        self.push(self.made_here(FunctionType(code, self.globals, None, None, cells)))
+        self.push(self.as_made_here(FunctionType(code, self.globals, None, None, cells)))
 
     def SET_FUNCTION_ATTRIBUTE(self, instruction: Instruction) -> None:
         """Give the topmost function its closure, defaults or annotations, which lie below it."""
@@ -41,14 +41,14 @@ class Calls(Containers):
         if instruction.arg == "closure":
             # before it gets anything else: a function's closure cannot be set later
             function = FunctionType(function.__code__, self.globals, None, None, new)
-            self.made_here(function)
+            self.as_made_here(function)
         elif instruction.arg == "annotations":
             function.__annotations__ = dict(zip(new[::2], new[1::2], strict=True))
         else:
             setattr(function, f"__{instruction.arg}__", new)
         self.push(function)
 
-    def made_here(self, function: FunctionType) -> FunctionType:
+    def as_made_here(self, function: FunctionType) -> FunctionType:
         """Remember that the program made this function: nothing about it needs a guard."""
         self.world.made[id(function)] = function
         return function

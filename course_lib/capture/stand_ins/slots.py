@@ -25,7 +25,8 @@ def slots(cls: type) -> list[str]:
     A subclass may hide the place behind an attribute of its own (`p = 0`): `instance.p` is then the class's and cannot be set.
     """
     names = []
-    nearer: set[str] = set()  # what classes have that are asked before this one
+    # What the classes have that Python asks before this one
+    nearer: set[str] = set()
     for base in cls.__mro__:
         if base.__flags__ & HEAP_TYPE or issubclass(base, (Exception, types.CellType)):
             names += [

@@ -56,7 +56,10 @@ def mend(
 
 
 def stated(name: str, wrong: str, first: Version = FIRST, last: Version = LAST) -> None:
-    """A mend that is part of how the simulator rewrites or starts a kernel, so that nothing is put in place for it."""
+    """A mend that is part of how the simulator rewrites or starts a kernel, so that nothing is put in place for it.
+
+    wrong: what Triton's interpreter does instead. first, last: the versions of Triton that do.
+    """
     MENDS.append(Mend(name, wrong, None, first, last))
 
 

@@ -63,8 +63,13 @@ class AutogradRows:
                 row.kind = "saved"
             elif not row.kind and name not in in_forward:
                 row.kind = "backward"
-            notes = [row.note, "saved" * (name in saved), "computed again" * (name in again)]
-            row.note = " · ".join(filter(None, notes))
+
+            notes = [row.note] if row.note else []
+            if name in saved:
+                notes.append("saved")
+            if name in again:
+                notes.append("computed again")
+            row.note = " · ".join(notes)
 
     def aten_traced(self, event: events.AtenTraced) -> None:
         """A graph goes on to loops. The halves of a joint graph have their rows already."""

@@ -110,7 +110,7 @@ def compile_html(recording: Recording, compile: Compile, budget: Budget) -> str:
     # What came of it
     parts += [card_of(recording, problem).embedded for problem in compile.problems]
     if compile.in_eager:
-        parts.append(torn(compile.in_eager))
+        parts.append(why_not_compiled(compile.in_eager))
     if compile.result is not None:
         parts += captured_html(compile.result, budget)
     for number, build in enumerate(compile.builds):
@@ -125,7 +125,7 @@ def mark_of(compile: Compile) -> str:
     return "◆" if compile.is_recompile else "·"
 
 
-def torn(sentence: str) -> str:
+def why_not_compiled(sentence: str) -> str:
     """Why something runs otherwise than compiled."""
     return f"<div class='cl-torn'>{escape(sentence)}</div>"
 
@@ -150,7 +150,7 @@ def build_html(compile: Compile, build: Build, number: int, budget: Budget) -> l
         parts.append(f"<p><b>Built for sizes {number + 1}</b> {sizes}</p>")
     parts += in_all_sizes(build)
     if build.fell_back:
-        parts.append(torn(f"The graph runs operation by operation: {build.fell_back}"))
+        parts.append(why_not_compiled(f"The graph runs operation by operation: {build.fell_back}"))
 
     if build.partition is not None:
         partition, signature = build.partition, build.joint.meta.get("signature")
