@@ -5,6 +5,10 @@ is how many torch.compile has, or what there are today where that is more. Each 
 
 import importlib
 
+# Before the programs: some import parts of torch that import Triton, and course_lib chooses Triton's interpreter.
+import course_lib  # noqa: F401
+
+# isort: split
 from language_programs.kit import LOG, PROGRAMS, number, one
 
 TOPICS = (
