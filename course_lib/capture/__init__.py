@@ -178,7 +178,8 @@ class Attempt:
                 builder = self.head_to(ending)
             else:
                 builder = self.head_to_the_end(result)
-            # a function that the head calls may ask for its caller's `__name__`
+
+            # A function that the head calls may ask for its caller's `__name__`.
             names = self.frame.func.__globals__
             builder.head.names["__name__"] = names.get("__name__", "")
             outputs = [*builder.outputs, *unused_checks(world.builder, builder.outputs)]

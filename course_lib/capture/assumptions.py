@@ -65,8 +65,10 @@ class Assumptions(Places):
 
     def assume_identity(self, obj: Any, source: Source) -> None:
         """It is this very object; of a function written in Python, one with this code."""
-        is_function = is_a(obj, types.FunctionType)
-        self.assume(source, "identity", HasCode(obj.__code__) if is_function else Is(obj))
+        if is_a(obj, types.FunctionType):
+            self.assume(source, "identity", HasCode(obj.__code__))
+        else:
+            self.assume(source, "identity", Is(obj))
 
     def assume_constant(self, value: Any, source: Source) -> None:
         """`value` is this very number, string, ...: 2, 2.0 and True are equal, so are 0.0 and -0.0; NaN is equal to nothing."""
@@ -85,10 +87,13 @@ class Assumptions(Places):
     def see(self, cls: type, source: Source | None, *names: str) -> None:
         """Guard the special methods of a class, and what it has by these names; that it has none counts too."""
         if id(cls) in self.made:
-            for base in cls.__bases__:  # what it inherits may change
+            # What it inherits may change.
+            for base in cls.__bases__:
                 self.see(base, self.source_of(base), *names)
+
+        metaclass_source = source.type() if source else None
         self._see(cls, source, names)
-        self._see(type(cls), source.type() if source else None, names)
+        self._see(type(cls), metaclass_source, names)
 
     def _see(self, cls: type, source: Source | None, names: tuple[str, ...]) -> None:
         if not is_users(cls) or id(cls) in self.made:

@@ -156,9 +156,14 @@ def has_own_lookup(cls: type) -> bool:
 
 def is_a(obj: Any, classes: Any) -> bool:
     """`isinstance`, without a look at `obj.__class__`: that may be a property, and capture must not run the user's code."""
-    return issubclass(type(obj), classes) if has_own_lookup(type(obj)) else isinstance(obj, classes)
+    if has_own_lookup(type(obj)):
+        return issubclass(type(obj), classes)
+    return isinstance(obj, classes)
 
 
 def own_dict(value: Any) -> dict[str, Any]:
     """The instance's own attributes."""
-    return object.__getattribute__(value, "__dict__") if type(value).__dictoffset__ else {}
+    if not type(value).__dictoffset__:
+        return {}
+    own: dict[str, Any] = object.__getattribute__(value, "__dict__")
+    return own

@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch.autograd import forward_ad
 
-from course_lib.capture.guard_tests import SwitchIs, Test
+from course_lib.capture.guard_tests import Operator, SwitchIs, Test
 
 SWITCHES = (
     "torch.is_grad_enabled",
@@ -57,7 +57,8 @@ def tests() -> tuple[Test, ...]:
 
     for question in others:
         answer = now(question)
-        found.append(Test(question, "==" if type(answer) in (int, str) else "is", answer))
+        compared_by: Operator = "==" if type(answer) in (int, str) else "is"
+        found.append(Test(question, compared_by, answer))
     return tuple(found)
 
 

@@ -254,7 +254,8 @@ class ClassAsSeen(Test):
     found: bool
 
     def __init__(self, seen: Any, found: bool) -> None:
-        super().__init__("class_version({})" if found else "None", "==", seen)
+        left = "class_version({})" if found else "None"
+        super().__init__(left, "==", seen)
         object.__setattr__(self, "found", found)  # the record is frozen
 
     def fails(self, path: str, spell: Spell) -> str:
@@ -368,8 +369,9 @@ class SwitchIs(Test):
     path: str
 
     def __init__(self, path: str, value: Any, op: Operator | None = None) -> None:
-        by_value = type(value) in (int, str)
-        super().__init__(f"{path}()", op or ("==" if by_value else "is"), value)
+        if op is None:
+            op = "==" if type(value) in (int, str) else "is"
+        super().__init__(f"{path}()", op, value)
 
         object.__setattr__(self, "path", path)  # the record is frozen
 
@@ -405,7 +407,9 @@ class Guard:
         return " and ".join(test.text(self.source.shown) for test in self.tests)
 
     def __str__(self) -> str:
-        return self.expr + (f"    # {self.cause}: {self.cause.text}" if self.cause else "")
+        if self.cause is None:
+            return self.expr
+        return f"{self.expr}    # {self.cause}: {self.cause.text}"
 
 
 # ---- values as text ------------------------------------------------------------------------------------------------

@@ -35,9 +35,11 @@ class Inliner(frames.Watcher):
     def __call__(self, code: types.CodeType, function: types.FunctionType, *args: Any) -> Any:
         if function.__name__ == "__repr__" and type(args[0]) in SYMBOLIC:
             return show_number
+
         module = f"{function.__module__}."
-        natively = module.startswith(("course_lib.", *BELOW_TORCH)) or module == "torch."
-        return functools.partial(frames.call, None, self.natively if natively else self.inline)
+        is_known = module.startswith(("course_lib.", *BELOW_TORCH)) or module == "torch."
+        run = self.natively if is_known else self.inline
+        return functools.partial(frames.call, None, run)
 
     def natively(self, function: types.FunctionType, *args: Any) -> Any:
         """Run the frame as it is. It must not meet the stand-in of an instance, whose attributes nobody would fill in."""

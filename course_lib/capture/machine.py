@@ -161,18 +161,21 @@ class Machine(Stack):
         """An event for whoever watches the interpreter, kept until the attempt is over."""
         world, here = self.world, self.world.stack[-1]
         node = world.builder.last_node
+        node_name = node.name if node else ""
+        arg = "" if instruction.arg is None else str(instruction.arg)
         after = self.stack if self.result is NOTHING else [self.result]
+
         event = events.InstructionRun(
             instruction.offset,
             instruction.op,
-            "" if instruction.arg is None else str(instruction.arg),
+            arg,
             self.code.co_qualname,
             here.filename,
             here.line,
             len(world.stack) - 1,
             before,
             events.in_words(world, after),
-            node.name if node else "",
+            node_name,
         )
         world.told.append(event)
 

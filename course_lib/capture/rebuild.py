@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import collections
 import itertools
+import re
 import types
 import warnings
 from collections.abc import Callable, Iterable
@@ -189,9 +190,9 @@ class Rebuilder:
         if HELPERS.get(own) is obj:
             return str(own)
 
-        called = wanted or ("globals" if is_a(obj, dict) else name_of(obj))
-        letters = [c if c.isalnum() else "_" for c in called[:LONGEST_NAME]]
-        name = label = "__" + "".join(letters)
+        if not wanted:
+            wanted = "globals" if is_a(obj, dict) else name_of(obj)
+        name = label = "__" + re.sub(r"[^\w]", "_", wanted[:LONGEST_NAME])
         while name in self.names:
             name = f"{label}_{next(self._count)}"
         self.names[name] = obj

@@ -55,4 +55,5 @@ class TorchRecorder(TorchFunctionMode):
             return self.builder.call(OPERATOR_OF[name], operands)
 
         is_method = getattr(function, "__qualname__", "").startswith(("Tensor.", "TensorBase."))
-        return self.builder.call(name if is_method else function, args, kwargs)
+        target = name if is_method else function
+        return self.builder.call(target, args, kwargs)

@@ -26,7 +26,9 @@ def stack_of(head: Rebuilder, it: Machine) -> list[Any]:
     stack = []
     for value in it.stack:
         is_marker = value is NULL or type(value) is Handled
-        stack.append(value if is_marker else head.rebuild(value))
+        if not is_marker:
+            value = head.rebuild(value)
+        stack.append(value)
     return stack
 
 

@@ -224,6 +224,11 @@ class Location(NamedTuple):
         return f"{self.filename}:{self.line}"
 
 
+def attribute_of(source: Source | None, name: str) -> Source | None:
+    """The place of an attribute; None if its owner has no known place."""
+    return source.attr(name) if source else None
+
+
 @dataclass(eq=False)
 class Unsupported(Exception):
     """Capture met something that has no form in a graph.

@@ -79,7 +79,9 @@ def mark_static(tensor: torch.Tensor, dim: int | tuple[int, ...] | list[int] | N
 
     In PyTorch: `torch/_dynamo/decorators.py`, `mark_static`.
     """
-    mark(tensor, "_course_static", tuple(range(tensor.ndim)) if dim is None else dim)
+    if dim is None:
+        dim = tuple(range(tensor.ndim))
+    mark(tensor, "_course_static", dim)
 
 
 def maybe_mark_dynamic(tensor: torch.Tensor, dim: int | tuple[int, ...] | list[int]) -> None:

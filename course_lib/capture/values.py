@@ -37,18 +37,17 @@ def has_tensor(value: Any) -> bool:
     return isinstance(value, torch.Tensor)
 
 
+def without_levels(tensor: torch.Tensor) -> torch.Tensor:
+    """The tensor below all levels of `torch.func` (vmap, grad)."""
+    functorch = torch._C._functorch
+    while functorch.is_functorch_wrapped_tensor(tensor):
+        tensor = functorch.get_unwrapped(tensor)
+    return tensor
+
+
 def storages(values: Any) -> dict[int, torch.UntypedStorage]:
     """The memory of the tensors in a nest, by its address."""
-    functorch = torch._C._functorch
-    tensors = tensors_in(values)
-    while any(map(functorch.is_functorch_wrapped_tensor, tensors)):
-        tensors = [
-            functorch.get_unwrapped(tensor)
-            if functorch.is_functorch_wrapped_tensor(tensor)
-            else tensor
-            for tensor in tensors
-        ]
-
+    tensors = [without_levels(tensor) for tensor in tensors_in(values)]
     with torch._C.DisableTorchFunction():
         memories = [t.untyped_storage() for t in tensors if t.layout is torch.strided]
         return {memory._cdata: memory for memory in memories}

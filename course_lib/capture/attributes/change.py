@@ -37,6 +37,7 @@ def change(it: Machine, value: Any, name: str, *new: Any, default: bool = False)
     if is_a(value, torch.Tensor) and not world.is_opaque(value):
         change_tensor(it, value, name, *new)
         return
+
     known = world.of(value)
     if known is not None and known.opaque and type(known.real) in OPAQUE_CHANGES:
         OPAQUE_CHANGES[type(known.real)](it, known, name, *new)
@@ -53,7 +54,8 @@ def change(it: Machine, value: Any, name: str, *new: Any, default: bool = False)
         world.fill(known, name)
 
     if not default:
-        own = own_descriptor(it, value, name, "__set__" if new else "__delete__")
+        method = "__set__" if new else "__delete__"
+        own = own_descriptor(it, value, name, method)
         if own:
             it.call(own, value, *new)
             return
@@ -128,12 +130,13 @@ def set_module_attribute(
 
     place = registry or wanted
     values = () if new is MISSING else (new,)
-    if place:
-        change_item: Any = operator.setitem if values else operator.delitem
-        it.native(change_item, get(it, module, place), name, *values)
-    else:
-        # an ordinary attribute
+    if not place:
+        # An ordinary attribute
         it.native(changer(bool(values), default=True), module, name, *values)
+        return
+
+    change_item: Any = operator.setitem if values else operator.delitem
+    it.native(change_item, get(it, module, place), name, *values)
 
 
 def registry_for(new: Any) -> str | None:

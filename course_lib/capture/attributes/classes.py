@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from course_lib.capture.classes import MISSING, is_a, is_users, member_of
 from course_lib.capture.guard_tests import Test, has_literal
-from course_lib.capture.sources import Source, Unsupported
+from course_lib.capture.sources import Source, Unsupported, attribute_of
 from course_lib.capture.values import CONSTANT_TYPES
 
 if TYPE_CHECKING:
@@ -60,6 +60,8 @@ def class_attribute(it: Machine, cls: type, name: str) -> Any:
 def guarded_value(it: Machine, cls: type, name: str, static: Any, found: Any) -> Any:
     """What stands for a value, or for a function, as it stands in the body of a class."""
     source = it.world.source_of(cls)
+
+    # What nobody changes needs no guard.
     of_python = type(found) in CONSTANT_TYPES and not is_users(cls)
     literal = source is None and has_literal(found)
     special = name.startswith("__") and not is_a(found, (types.FunctionType, dict, list))
@@ -71,7 +73,7 @@ def guarded_value(it: Machine, cls: type, name: str, static: Any, found: Any) ->
         raise Unsupported(
             f"reads the attribute '{name}' of the class {cls.__name__}, which has no known place"
         )
-    return it.world.wrap(found, source.attr(name) if source else None)
+    return it.world.wrap(found, attribute_of(source, name))
 
 
 def assume_class_dict(it: Machine, cls: type, source: Source | None) -> None:

@@ -31,7 +31,7 @@ from course_lib.capture.classes import (
 from course_lib.capture.known import Known
 from course_lib.capture.rules import GO_ON
 from course_lib.capture.shapes import SYMBOLIC, concrete
-from course_lib.capture.sources import REGISTRIES, Imported, Unsupported
+from course_lib.capture.sources import REGISTRIES, Imported, Unsupported, attribute_of
 from course_lib.capture.stand_ins.slots import is_slot
 from course_lib.capture.values import CONSTANT_TYPES
 
@@ -68,7 +68,9 @@ class Lookup:
     def copied(self) -> Known | None:
         """The same, if the value is a copy whose attributes are filled in one by one."""
         known = self.known
-        return known if known is not None and known.attributes is not None else None
+        if known is None or known.attributes is None:
+            return None
+        return known
 
     @property
     def is_of_class(self) -> bool:
@@ -81,7 +83,9 @@ def get(it: Machine, value: Any, name: str, *, default: bool = False) -> Any:
     if type(value) in SYMBOLIC:
         value = concrete(value)
 
-    written = it.world.written(value if is_a(value, type) else type(value), name)
+    # What the program has written into the class comes before what the class had.
+    cls = value if is_a(value, type) else type(value)
+    written = it.world.written(cls, name)
     found = member_of(type(value), name) if written is MISSING else written
     lookup = Lookup(it, value, name, default, written, found, it.world.of(value))
     for rule in LOOKUP_RULES:
@@ -145,7 +149,8 @@ def of_module(lookup: Lookup) -> Any:
     source = it.world.source_of(module)
     if source and name not in module.__dict__:
         it.world.assume_absent(source.attr("__dict__"), name)
-    return it.world.wrap(it.native(getattr, module, name), source.attr(name) if source else None)
+    found = it.native(getattr, module, name)
+    return it.world.wrap(found, attribute_of(source, name))
 
 
 def of_trusted_module(it: Machine, module: types.ModuleType, name: str) -> Any:
@@ -182,9 +187,13 @@ def of_super(lookup: Lookup) -> Any:
     else:
         source = known.source.type()
 
-    # an unbound `super(cls)` has no class to look in
-    mro = cls.__mro__ if cls else ()
-    first = mro.index(value.__thisclass__) + 1 if cls else 0
+    # An unbound `super(cls)` has no class to look in.
+    mro: tuple[type, ...] = ()
+    first = 0
+    if cls:
+        mro = cls.__mro__
+        first = mro.index(value.__thisclass__) + 1
+
     for place, base in itertools.islice(enumerate(mro), first, None):
         at = source.attr("__mro__").item(place) if source else None
         if name in base.__dict__ or (id(base), name) in world.stored:
@@ -194,7 +203,7 @@ def of_super(lookup: Lookup) -> Any:
                 world.wrap(base, at)
             return get(it, base, name)
 
-        # a guard that this class has no such name
+        # A guard that this class has no such name
         world.see(base, at, name)
     return it.native(getattr, value, name)
 

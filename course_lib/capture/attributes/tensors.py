@@ -87,8 +87,9 @@ def is_users_own(known: Known | None, name: str) -> bool:
 def real_attribute(it: Machine, tensor: torch.Tensor, name: str) -> Any:
     """What the real tensor has, if there is one."""
     known = it.world.of(tensor)
+    real = known.real if known else tensor
     with torch._C.DisableTorchFunction(), warnings.catch_warnings(action="ignore"):
-        return getattr(known.real if known else tensor, name)
+        return getattr(real, name)
 
 
 def type_of(it: Machine, value: Any) -> type:

@@ -39,7 +39,13 @@ def with_callbacks(
     def wrapped(arg: Any) -> Any:
         return functools.partial(call_back, it.world, arg) if callable(arg) else arg
 
+    listed = list(args)
     place = CALLED[name]
-    listed = [wrapped(arg) if at == place else arg for at, arg in enumerate(args)]
-    named = {key: wrapped(arg) if key in ("key", "func") else arg for key, arg in kwargs.items()}
+    if place is not None and place < len(listed):
+        listed[place] = wrapped(listed[place])
+
+    named = dict(kwargs)
+    for key in ("key", "func"):
+        if key in named:
+            named[key] = wrapped(named[key])
     return listed, named

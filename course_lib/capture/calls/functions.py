@@ -15,7 +15,7 @@ import types
 from typing import TYPE_CHECKING, Any
 
 from course_lib import frames
-from course_lib.capture.sources import Unsupported
+from course_lib.capture.sources import Unsupported, attribute_of
 from course_lib.capture.values import CONSTANT_TYPES, name_of
 
 if TYPE_CHECKING:
@@ -71,8 +71,7 @@ def call_original(
 ) -> Any:
     """A compiled function is called: the function that was compiled is part of this graph."""
     source = it.world.source_of(function)
-    place = source.attr(attribute) if source else None
-    original = it.world.wrap(getattr(function, attribute), place)
+    original = it.world.wrap(getattr(function, attribute), attribute_of(source, attribute))
     return it.call_function(original, args, kwargs)
 
 

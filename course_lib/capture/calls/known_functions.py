@@ -62,7 +62,8 @@ def is_instance(it: Machine, value: Any, classes: Any) -> Any:
         return False
     if is_a(value, torch.Tensor):
         known = it.world.of(value)
-        return frames.call(None, isinstance, known.real if known else value, classes)
+        real = known.real if known else value
+        return frames.call(None, isinstance, real, classes)
     return it.native(isinstance, value, classes)
 
 
@@ -222,7 +223,9 @@ def handled(it: Machine) -> BaseException | None:
 def handled_info(it: Machine) -> tuple[Any, Any, Any]:
     """The same, with its class and its traceback."""
     error = handled(it)
-    return (None, None, None) if error is None else (type(error), error, error.__traceback__)
+    if error is None:
+        return None, None, None
+    return type(error), error, error.__traceback__
 
 
 FUNCTIONS[print] = refused(

@@ -29,7 +29,7 @@ from course_lib.capture.corners.reading import Outside, Role, read
 from course_lib.capture.effects import changes, has_changed
 from course_lib.capture.guard_tests import has_literal
 from course_lib.capture.shapes import concrete
-from course_lib.capture.sources import Source, Unsupported
+from course_lib.capture.sources import Source, Unsupported, attribute_of
 from course_lib.capture.stand_ins.slots import is_full
 from course_lib.capture.values import CONSTANT_TYPES, name_of
 
@@ -159,7 +159,7 @@ def refusal(function: Any, why: str) -> Unsupported:
 
 def inner_function(it: Machine, function: Any, source: Source | None) -> Any:
     """The function that the cache stands before."""
-    return it.world.wrap(function.__wrapped__, source.attr("__wrapped__") if source else None)
+    return it.world.wrap(function.__wrapped__, attribute_of(source, "__wrapped__"))
 
 
 def is_constant(value: Any) -> bool:

@@ -12,7 +12,7 @@ In PyTorch: `torch/_dynamo/variables/higher_order_ops.py` (`AutogradFunctionAppl
 from __future__ import annotations
 
 import types
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -167,13 +167,20 @@ def attach(it: Machine, cls: Any, context: FunctionContext, args: list[Any], res
     if not tensors:
         return results
 
-    given = [arg if is_a(arg, torch.Tensor) else None for arg in args]
-    values = [*given, *tensors]
+    # The node is given the tensors among the arguments, and the results.
+    values: list[Any] = []
+    for arg in args:
+        values.append(arg if is_a(arg, torch.Tensor) else None)
+    values += tensors
+
     shown = tuple(is_a(one, torch.Tensor) for one in listed)
     plan = plan_of(it, cls, context, args, shown, values)
     target = Named(attached(plan), f"{cls.__name__}_apply")
     attached_ones = iter(it.world.builder.call(target, values))
-    ended = [next(attached_ones) if is_a(one, torch.Tensor) else one for one in listed]
+
+    ended = []
+    for one, is_tensor in zip(listed, shown, strict=True):
+        ended.append(next(attached_ones) if is_tensor else one)
     return tuple(ended) if type(results) is tuple else ended[0]
 
 
@@ -213,9 +220,11 @@ def plan_of(
         if not is_a(part, torch.Tensor):
             return part
         for place, value in enumerate(values):
-            if value is part:
-                is_result = len(args) <= place < len(args) + len(tensors)
-                return At(place - len(args) if is_result else place, is_result)
+            if value is not part:
+                continue
+            if len(args) <= place < len(args) + len(tensors):
+                return At(place - len(args), True)
+            return At(place, False)
         values.append(part)
         return At(len(values) - 1)
 
@@ -263,9 +272,14 @@ def changeable(value: Any) -> Iterator[Any]:
     """The lists, dicts and sets in a value, itself included."""
     if is_a(value, (list, dict, set)):
         yield value
-    if is_a(value, (list, tuple, dict)):
-        for part in value.values() if is_a(value, dict) else value:
-            yield from changeable(part)
+
+    parts: Iterable[Any] = ()
+    if is_a(value, dict):
+        parts = value.values()
+    elif is_a(value, (list, tuple)):
+        parts = value
+    for part in parts:
+        yield from changeable(part)
 
 
 def can_be_kept(part: Any) -> bool:

@@ -65,8 +65,11 @@ def steps_of(args: Any) -> Any:
         length = second.shape[0]
     else:
         _, layers, _, _, bidirectional, batch_first = args[3:9]
-        length = data.shape[1 if batch_first else 0]
-    return length * layers * (2 if bidirectional else 1)
+        dim_of_time = 1 if batch_first else 0
+        length = data.shape[dim_of_time]
+
+    directions = 2 if bidirectional else 1
+    return length * layers * directions
 
 
 register(CallRule("a loop over time", is_step_by_step, refuse_many_steps), before="torch operation")

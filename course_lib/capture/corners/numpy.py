@@ -290,8 +290,10 @@ def attribute_of_data(value: Any, name: str) -> Any:
         size = functools.reduce(operator.mul, shape, 1)
         return size if name == "size" else size * value.dtype.itemsize
     if name == "T":
+        if not shape:
+            return value
         backwards = list(range(len(shape)))[::-1]
-        return Array(tensor=value.shared().permute(backwards)) if shape else value
+        return Array(tensor=value.shared().permute(backwards))
     if name == "real" and value.dtype.kind != "c":
         return value
     refuse(f"reads the attribute '{name}' of an array of NumPy")
@@ -324,10 +326,15 @@ def has_memory_for_numpy(tensor: torch.Tensor) -> bool:
     return not tensor.is_conj() and not tensor.is_neg()
 
 
+def bool_as_float(arg: Any) -> Any:
+    """To eager a bool of NumPy among the arguments is 0.0 or 1.0."""
+    return float(arg) if type(arg) is np.bool_ else arg
+
+
 def with_numbers(builder: GraphBuilder, operation: Operation) -> Any:
-    """Numbers of NumPy among the arguments of an operation: what stands for them there. (To eager a bool is 0.0 or 1.0.)"""
+    """Numbers of NumPy among the arguments of an operation: what stands for them there."""
     if any(type(arg) is np.bool_ for arg in operation.args):
-        operation.args = [float(arg) if type(arg) is np.bool_ else arg for arg in operation.args]
+        operation.args = [bool_as_float(arg) for arg in operation.args]
     if any(map(holds, operation.args)):
         tensor = other_operand(operation)
         operation.args = [in_operation(arg, tensor) for arg in operation.args]
@@ -362,7 +369,9 @@ def in_operation(value: Any, tensor: torch.Tensor | None = None) -> Any:
         return type(value)(map(in_operation, value))
     if type(value) is slice:
         return slice(*map(in_operation, (value.start, value.stop, value.step)))
-    return argument(value, tensor) if type(value) in (Array, Number) else value
+    if type(value) in (Array, Number):
+        return argument(value, tensor)
+    return value
 
 
 def tensor_of_array(name: str, it: Machine, data: Any, *args: Any, **options: Any) -> Any:

@@ -104,11 +104,16 @@ def where(condition: Any, *sides: Any) -> Any:
     if len(sides) != 2 or np.dtype(dtype_of(condition)).kind != "b":
         refuse("calls numpy.where of a condition that is no array of bools")
 
-    # NumPy decides by an example of each side; that of a number of Python's is 0
-    found = [dtype_of(side) for side in sides]
-    dtype = np.result_type(*[one if isinstance(one, np.dtype) else one(0) for one in found])
+    # NumPy decides by an example of each side; that of a number of Python's is 0.
+    examples = []
+    for side in sides:
+        found = dtype_of(side)
+        examples.append(found if isinstance(found, np.dtype) else found(0))
+    dtype = np.result_type(*examples)
+
+    chosen = operand(condition, np.dtype(bool), as_number=False)
     tensors = [operand(side, dtype, as_number=False) for side in sides]
-    return Array(tensor=torch.where(operand(condition, np.dtype(bool), as_number=False), *tensors))
+    return Array(tensor=torch.where(chosen, *tensors))
 
 
 def clip(array: Any, low: Any = None, high: Any = None) -> Any:
@@ -134,6 +139,7 @@ def astype(array: Any, dtype: Any, copy: bool = True) -> Any:
         refuse(f"casts an array to {dtype}")
     if not copy and dtype == array.dtype:
         return array
+
     casted = operand(array, dtype)
     made = casted.clone() if dtype == array.dtype else casted
     return number_or_array(made) if type(array) is Number else Array(tensor=made)
@@ -153,7 +159,9 @@ def array(data: Any, dtype: Any = None) -> Any:
         data = Array(tensor=torch.stack([operand(part, common, as_number=False) for part in data]))
     if type(data) not in (Array, Number):
         refuse(f"makes an array of a {type(data).__name__}")
-    made = astype(data, data.dtype if dtype is None else dtype)
+
+    wanted = data.dtype if dtype is None else dtype
+    made = astype(data, wanted)
     return Array(tensor=made.tensor) if type(made) is Number else made
 
 

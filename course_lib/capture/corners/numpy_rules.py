@@ -207,11 +207,13 @@ def index_of_smallest(x: torch.Tensor, axis: Any = None, keepdims: bool = False)
 
 
 def any_of(x: torch.Tensor, axis: Any = None, keepdims: bool = False) -> Any:
-    return (x != 0).any(axes_of(x, axis), keepdim=keepdims) if x.ndim else x != 0
+    is_true = x != 0
+    return is_true.any(axes_of(x, axis), keepdim=keepdims) if x.ndim else is_true
 
 
 def all_of(x: torch.Tensor, axis: Any = None, keepdims: bool = False) -> Any:
-    return (x != 0).all(axes_of(x, axis), keepdim=keepdims) if x.ndim else x != 0
+    is_true = x != 0
+    return is_true.all(axes_of(x, axis), keepdim=keepdims) if x.ndim else is_true
 
 
 def running_sum(x: torch.Tensor, axis: Any = None) -> Any:
@@ -230,7 +232,10 @@ def reshaped(x: torch.Tensor, shape: Any) -> Any:
 
 
 def transposed(x: torch.Tensor, axes: Any = None) -> Any:
-    return x.permute(list(range(x.ndim))[::-1] if axes is None else axes)
+    """`numpy.transpose(x)`: without axes all dimensions in the opposite order."""
+    if axes is None:
+        axes = list(range(x.ndim))[::-1]
+    return x.permute(axes)
 
 
 def swapped(x: torch.Tensor, axis1: int, axis2: int) -> Any:
@@ -266,7 +271,9 @@ def spread(x: torch.Tensor, shape: Any) -> Any:
 
 
 def tiled(x: torch.Tensor, reps: Any) -> Any:
-    return torch.tile(x, (reps,) if type(reps) is int else tuple(reps))
+    """`numpy.tile(x, reps)`"""
+    repeats = (reps,) if type(reps) is int else tuple(reps)
+    return torch.tile(x, repeats)
 
 
 def repeated(x: torch.Tensor, repeats: int, axis: Any = None) -> Any:

@@ -39,9 +39,11 @@ MODULES_OF_LEVELS = "torch._C._functorch", "torch._functorch.predispatch"
 
 def new_tensor(cls: Any, it: Machine, *data: Any, **options: Any) -> Any:
     """`torch.Tensor([1, 2])`, `torch.LongTensor(2, 3)`: of these numbers, or of these sizes."""
-    listed = len(data) == 1 and type(data[0]) in (list, tuple)
+    is_of_numbers = len(data) == 1 and type(data[0]) in (list, tuple)
+    make: Any = torch.tensor if is_of_numbers else torch.empty
+
     options["dtype"] = torch.get_default_dtype() if cls is torch.Tensor else cls.dtype
-    return it.call(torch.tensor if listed else torch.empty, *data, **options)
+    return it.call(make, *data, **options)
 
 
 def tensor_of(function: Any, it: Machine, data: Any, **options: Any) -> Any:
@@ -97,7 +99,8 @@ def branch(it: Machine, pred: Any, true_fn: Any, false_fn: Any, operands: Any = 
     """`torch.cond` of a number, as eager does it. On data eager captures both sides, and refuses some: that is left to it."""
     if not isinstance(pred, (torch.Tensor, *NUMBERS)):
         raise Unsupported(f"calls torch.cond with a {type(pred).__name__}, which it refuses")
-    return it.call(true_fn if it.truth(pred) else false_fn, *operands)
+    taken = true_fn if it.truth(pred) else false_fn
+    return it.call(taken, *operands)
 
 
 def value_of_step(it: Machine, step: Any) -> Any:

@@ -62,10 +62,12 @@ def listen(
 def warned(world: World, warning: Any, loud: bool, arguments: Any) -> Warned:
     """What the head shows, with numbers for sizes; at each call if it is `loud`."""
     text = str(warning.message)
-    for leaf in tree_leaves(arguments):
-        for size in leaf.shape if isinstance(leaf, torch.Tensor) else ():
+    tensors = [leaf for leaf in tree_leaves(arguments) if isinstance(leaf, torch.Tensor)]
+    for tensor in tensors:
+        for size in tensor.shape:
             if type(size) is torch.SymInt:
                 text = re.sub(rf"\b{re.escape(str(size))}\b", str(int(size)), text)
+
     calls = None if loud else itertools.count()
     return Warned(text, warning.category, place_of(world, warning), calls=calls)
 
@@ -86,11 +88,12 @@ def run_again(world: World, function: Any, args: Any, kwargs: dict[str, Any]) ->
 
 
 def casts_complex(args: Any, result: Any) -> bool:
-    """Does the operation make real numbers of complex ones by a cast?"""
+    """True if the operation makes real numbers of complex ones by a cast."""
     tensors = [leaf for leaf in tree_leaves(args) if isinstance(leaf, torch.Tensor)]
     if not tensors or not any(tensor.is_complex() for tensor in tensors):
         return False
-    return not (tensors[0] if result is None else result).is_complex()
+    changed = tensors[0] if result is None else result
+    return not changed.is_complex()
 
 
 def rehearse(function: Any, args: Any, kwargs: dict[str, Any]) -> list[Any]:

@@ -201,4 +201,7 @@ def set_of_constants(world: World, obj: Any, source: Source) -> Any:
     if not all(type(part) is str for part in obj):
         tests.append(Test("set(map(repr, {}))", "==", {*map(repr, obj)}))
     world.assume(source, "value", *tests)
-    return world.know(cls(obj), obj, source, before=list(obj) if cls is set else None).stand_in
+
+    # A set may change: what it held before tells at the end what is to be done to the real one.
+    before = list(obj) if cls is set else None
+    return world.know(cls(obj), obj, source, before=before).stand_in

@@ -62,7 +62,10 @@ class Instances(Assumptions):
         # A path cannot say `instance.name` for a name that a property of the class hides, or that is no identifier.
         slot = member_of(type(known.real), name)
         hidden = hasattr(type(slot), "__set__") or not name.isidentifier()
-        source = self.own(known, "__dict__").item(name) if hidden else self.own(known, name)
+        if hidden:
+            source = self.own(known, "__dict__").item(name)
+        else:
+            source = self.own(known, name)
         attributes[name] = own[name] = self.wrap(found, source)
         return True
 
@@ -122,6 +125,10 @@ class Instances(Assumptions):
         body = next(bodies, 0)
         owner = source.attr("__mro__").item(body) if body else source
         for part, function in functions_of(found).items():
-            if is_users(function):
+            if not is_users(function):
+                continue
+            if part:
                 inside = owner.attr("__dict__").item(name)
-                self.wrap(function, inside.attr(part) if part else owner.attr(name))
+                self.wrap(function, inside.attr(part))
+            else:
+                self.wrap(function, owner.attr(name))

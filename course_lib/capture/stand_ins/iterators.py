@@ -81,8 +81,11 @@ def upcoming(real: Any, parts: list[Any]) -> list[Any]:
     if any(hasattr(arg, "__next__") and type(arg) not in ITERATORS for arg in args):
         raise TypeError("a look ahead would take something")
 
-    # the same iterator once more, over copies of the iterators that it takes from
-    copies = [iter(upcoming(arg, parts)) if type(arg) in ITERATORS else arg for arg in args]
+    # The same iterator once more, over copies of the iterators that it takes from.
+    copies = list(args)
+    for place, arg in enumerate(args):
+        if type(arg) in ITERATORS:
+            copies[place] = iter(upcoming(arg, parts))
     again = make(*copies)
     if state and state[0] is not None:
         again.__setstate__(state[0])

@@ -53,13 +53,14 @@ def tensor(world: World, obj: Any, source: Source) -> Any:
 
 def looks(world: World, real: torch.Tensor, fake: torch.Tensor) -> list[Test]:
     """What graph and kernels depend on. Sparse tensors fail at `stride()`; the global state keeps wrapped ones (vmap) out."""
-    tests = [
+    device = IsOnCpu() if real.is_cpu else DeviceIs(real.device)
+    tests: list[Test] = [
         TypeIs(type(real)),
         DtypeIs(real.dtype),
         *layout(world, real, fake),
         RequiresGrad(real.requires_grad),
         IsNegated(real.is_neg()),
-        IsOnCpu() if real.is_cpu else DeviceIs(real.device),
+        device,
     ]
     if real.is_complex():
         tests.append(IsConjugated(real.is_conj()))
