@@ -22,7 +22,7 @@ default_role = "code"  # docstrings write `names` as Markdown does
 nb_execution_mode = "off"
 nb_merge_streams = True
 nb_ipywidgets_js = {}  # widgets have a static form; their scripts would come from a network
-myst_enable_extensions = ["colon_fence", "deflist"]
+myst_enable_extensions = ["colon_fence", "deflist", "html_image"]
 myst_heading_anchors = 4
 suppress_warnings = [
     "ref.python",  # two classes of one name: an annotation leads to one of them

@@ -1,0 +1,330 @@
+"""One function from Python to its kernel, as a drawing that moves: the README's first picture.
+
+In:  a `Walk`, read from the recording of one call (`course_lib/tools/walk.py`).
+Out: the text of an SVG file. It moves by CSS alone: no script, so that code hosts show it.
+
+Six scenes follow each other, in the places where the reader of the course meets them. Nothing in them is made up: instructions,
+nodes, guards, loops, bytes and code are those of the recording. The file has a ground of its own, light or dark as the reader's
+browser asks for. It plays three times and stays on its last scene. Who asks for less motion sees the first scene, still.
+
+PyTorch has no counterpart.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from course_lib.languages import translate
+from course_lib.viz.kit.style import COLOURS, FILLS, MONO, SANS, escape, human_bytes
+
+WIDTH, HEIGHT = 520, 400
+"""px. A phone of 400 px shows it at seven tenths, and the letters are then 11 px."""
+CODE, PLAIN = 16, 16
+"""px: the sizes of letters."""
+LEFT, TOP, LINE = 18, 92, 25
+"""px: where a scene begins, and the height of a line of code."""
+STACK, NODE = 172, 318
+"""px: where the second and the third column of the instructions begin."""
+NODE_WIDTH, NODE_HEIGHT, BETWEEN = 168, 36, 26
+"""px: a node of the graph, and the arrow to the next."""
+LOOP_WIDTH, LOOP_HEIGHT, LOOP_STEP = 360, 58, 78
+"""px: the box of a loop, and from one to the next."""
+FADE = 0.35
+"""Seconds that a thing takes to come or to go."""
+TIMES = 3
+"""How often it plays."""
+LIGHT = {"ground": "#ffffff", "ink": "#1f2328", "soft": "#59636e", "rim": "#d1d9e0"}
+DARK = {"ground": "#0d1117", "ink": "#f0f6fc", "soft": "#aab4c0", "rim": "#3d444d"}
+
+
+@dataclass(frozen=True)
+class Instruction:
+    """One instruction of the call, as capture ran it. stack: names, top at the right. node: what it added to the graph."""
+
+    text: str
+    stack: str
+    node: str
+
+
+@dataclass(frozen=True)
+class Node:
+    """A node of the graph, and which nodes it reads. An input reads none."""
+
+    name: str
+    shape: str
+    reads: Sequence[str]
+
+
+@dataclass(frozen=True)
+class Walk:
+    """What the six scenes show.
+
+    nodes: inputs first. guards: one test for each input. loops: (ranges, formula).
+    before, after: bytes through memory, loop by loop and fused. code: lines of the kernel."""
+
+    source: Sequence[str]
+    instructions: Sequence[Instruction]
+    nodes: Sequence[Node]
+    guards: Sequence[str]
+    loops: Sequence[tuple[str, str]]
+    before: float
+    after: float
+    kernel: str
+    code: Sequence[str]
+
+
+# ---- the film -------------------------------------------------------------------------------------------------------
+
+
+@dataclass
+class Film:
+    """Pieces of a drawing, each with the seconds at which it comes and goes."""
+
+    language: str | None = None
+    parts: list[str] = field(default_factory=list)
+    spans: dict[tuple[float, float], str] = field(default_factory=dict)
+    now: float = 0.0
+
+    def scene(self, seconds: float, parts: Sequence[tuple[float, str]]) -> None:
+        """Shows each part from its own moment, counted from the beginning of the scene, until the scene ends."""
+        end = self.now + seconds
+        for moment, part in parts:
+            name = self.spans.setdefault((self.now + moment, end), f"t{len(self.spans)}")
+            self.parts.append(f'<g class="{name}">{part}</g>')
+        self.now = end
+
+    def say(self, text: str) -> str:
+        return translate(text, self.language)
+
+    def rules(self) -> str:
+        """The CSS that shows and hides. What is there at second 0 is what a reader without motion sees."""
+        rules = []
+        for (start, end), name in self.spans.items():
+            shown = int(start == 0)
+            rules.append(
+                f".{name} {{ opacity: {shown}; animation: {name} {self.now:g}s linear {TIMES} both }}"
+            )
+            stops = [(start, 0.0), (start + FADE, 1.0)] if start else [(0.0, 1.0)]
+            stays = end == self.now
+            stops += [(end, 1.0)] if stays else [(end - FADE, 1.0), (end, 0.0), (self.now, 0.0)]
+            frames = " ".join(
+                f"{100 * at / self.now:.2f}% {{ opacity: {how:g} }}" for at, how in stops
+            )
+            rules.append(f"@keyframes {name} {{ 0% {{ opacity: {shown} }} {frames} }}")
+        return "\n".join(rules)
+
+
+def walk(shown: Walk, language: str | None = None) -> str:
+    """The SVG file. `language`: that of the headings, as in `course_lib.languages`; None for English."""
+    film = Film(language)
+    scenes = (_python, _bytecode, _graph, _lowered, _fused, _kernel)
+    for number, scene in enumerate(scenes):
+        scene(film, shown, number)
+
+    told = film.say("One function on its way from Python to one kernel")
+    described = film.say(
+        "Six scenes: its source, its bytecode with the stack, the graph with its guards, the loops, the loops fused into one kernel, "
+        "and the C++ of that kernel."
+    )
+    return (
+        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {HEIGHT}" width="{WIDTH}" height="{HEIGHT}" role="img" '
+        f'aria-labelledby="t d" font-family="{escape(SANS)}">\n'
+        f'<title id="t">{escape(told)}</title>\n<desc id="d">{escape(described)}</desc>\n'
+        f"<style>\n{_looks(LIGHT)}\n@media (prefers-color-scheme: dark) {{\n{_looks(DARK)}\n}}\n"
+        f".c {{ font-family: {MONO}; white-space: pre }}\n{film.rules()}\n"
+        "@media (prefers-reduced-motion: reduce) { g { animation: none !important } }\n</style>\n"
+        f'<rect class="g" x=".5" y=".5" width="{WIDTH - 1}" height="{HEIGHT - 1}" rx="10"/>\n'
+        + "\n".join(film.parts)
+        + "\n</svg>\n"
+    )
+
+
+def _looks(theme: dict[str, str]) -> str:
+    return (
+        f".g {{ fill: {theme['ground']}; stroke: {theme['rim']} }} .i {{ fill: {theme['ink']} }} "
+        f".s {{ fill: {theme['soft']} }} .l {{ stroke: {theme['soft']} }}"
+    )
+
+
+# ---- what scenes are made of ----------------------------------------------------------------------------------------
+
+TABS = (
+    ("Python", "eager"),
+    ("bytecode", "capture"),
+    ("graph", "capture"),
+    ("loops", "lowering"),
+    ("fusion", "scheduling"),
+    ("C++", "codegen"),
+)
+"""Scene → its name and its stage."""
+
+
+def _head(film: Film, number: int, sentence: str) -> str:
+    """The six names with this scene's lit, and what to see in it."""
+    parts = []
+    wide = (WIDTH - 2 * LEFT) / len(TABS)
+    for i, (name, stage) in enumerate(TABS):
+        lit = i == number
+        x = LEFT + i * wide
+        strength, line = (0.3, 2.5) if lit else (0.08, 0)
+        parts.append(_rect(x, 14, wide - 6, 28, stage, strength, line))
+        weight = ' font-weight="600"' if lit else ""
+        parts.append(
+            f'<text class="{"i" if lit else "s"}" x="{x + (wide - 6) / 2:.1f}" y="33" font-size="13.5" text-anchor="middle"{weight}>'
+            f"{escape(film.say(name))}</text>"
+        )
+    parts.append(_text(LEFT, 68, film.say(sentence), plain=True))
+    return "".join(parts)
+
+
+def _rect(
+    x: float,
+    y: float,
+    width: float,
+    height: float,
+    stage: str,
+    strength: float = 0.14,
+    line: float = 2,
+) -> str:
+    return (
+        f'<rect x="{x:.1f}" y="{y:.1f}" width="{width:.1f}" height="{height:.1f}" rx="7" fill="{FILLS[stage]}" '
+        f'fill-opacity="{strength:g}" stroke="{COLOURS[stage]}" stroke-width="{line:g}"/>'
+    )
+
+
+def _text(x: float, y: float, text: str, *, plain: bool = False, soft: bool = False) -> str:
+    looks = ("s" if soft else "i") + ("" if plain else " c")
+    return f'<text class="{looks}" x="{x:.1f}" y="{y:.1f}" font-size="{PLAIN if plain else CODE}">{escape(text)}</text>'
+
+
+def _arrow(x: float, y: float, length: float) -> str:
+    """Down, with its head."""
+    end = y + length
+    return (
+        f'<path class="l" d="M{x:.1f} {y:.1f} V{end:.1f} M{x - 4:.1f} {end - 5:.1f} L{x:.1f} {end:.1f} L{x + 4:.1f} {end - 5:.1f}" '
+        'fill="none" stroke-width="1.6"/>'
+    )
+
+
+# ---- the scenes -----------------------------------------------------------------------------------------------------
+
+
+def _python(film: Film, shown: Walk, number: int) -> None:
+    lines = [_large(LEFT, TOP + 48 + 38 * i, line) for i, line in enumerate(shown.source)]
+    eager = film.say("Eager runs each operation alone:")
+    count = film.say(f"{len(shown.loops)} kernels, {human_bytes(shown.before)} through memory.")
+    below = _text(LEFT, TOP + 210, eager, plain=True, soft=True)
+    below += _text(LEFT, TOP + 236, count, plain=True, soft=True)
+    head = _head(film, number, "You write this, and call it.")
+    film.scene(3.5, [(0.0, head + "".join(lines) + below)])
+
+
+def _large(x: float, y: float, text: str) -> str:
+    return f'<text class="i c" x="{x:.1f}" y="{y:.1f}" font-size="24">{escape(text)}</text>'
+
+
+def _bytecode(film: Film, shown: Walk, number: int) -> None:
+    head = _head(film, number, "Its bytecode runs on names. What needs a tensor is noted.")
+    head += _text(LEFT, TOP, film.say("instruction"), plain=True, soft=True)
+    head += _text(STACK, TOP, film.say("stack"), plain=True, soft=True)
+    head += _text(NODE + 80, TOP, film.say("graph"), plain=True, soft=True)
+    parts = [(0.0, head)]
+    for i, one in enumerate(shown.instructions):
+        y = TOP + 24 + i * LINE
+        row = _text(LEFT, y, one.text) + _text(STACK, y, one.stack)
+        if one.node:
+            row += _rect(NODE + 74, y - 18, 112, LINE - 1, "capture") + _text(
+                NODE + 82, y, one.node
+            )
+        parts.append((0.5 + 0.45 * i, row))
+    film.scene(2.0 + 0.45 * len(shown.instructions), parts)
+
+
+def _graph(film: Film, shown: Walk, number: int) -> None:
+    parts = [(0.0, _head(film, number, "A graph is left, and guards: when may it be used again?"))]
+    places = _places(shown.nodes)
+    for i, node in enumerate(shown.nodes):
+        x, y = places[node.name]
+        box = _rect(x, y, NODE_WIDTH, NODE_HEIGHT, "capture")
+        box += _text(x + 12, y + 24, node.name) + _text(x + 66, y + 24, node.shape, soft=True)
+        for source in node.reads:
+            box += _edge(places[source], (x, y))
+        parts.append((0.2 + 0.3 * i, box))
+    for i, guard in enumerate(shown.guards):
+        x, y = LEFT + 232, TOP + 180 + i * 36
+        diamond = f'<path d="M{x} {y - 5} l9 -10 l9 10 l-9 10 z" fill="{FILLS["guards"]}" stroke="{COLOURS["guards"]}"/>'
+        parts.append((2.4 + 0.4 * i, diamond + _text(x + 26, y, guard)))
+    film.scene(5.5, parts)
+
+
+def _places(nodes: Sequence[Node]) -> dict[str, tuple[float, float]]:
+    """Name → where its box is. The first input and all operations stand below each other, further inputs beside them."""
+    column = [node for i, node in enumerate(nodes) if node.reads or i == 0]
+    step = NODE_HEIGHT + BETWEEN
+    places = {node.name: (float(LEFT), float(TOP + i * step)) for i, node in enumerate(column)}
+    for node in nodes:
+        if node.name not in places:
+            reader = next(one for one in column if node.name in one.reads)
+            places[node.name] = (LEFT + NODE_WIDTH + 40.0, places[reader.name][1] - step)
+    return places
+
+
+def _edge(start: tuple[float, float], end: tuple[float, float]) -> str:
+    """From the box at `start` to the one at `end`, which is below it, or below and to the left."""
+    if start[0] == end[0]:
+        return _arrow(
+            start[0] + NODE_WIDTH / 2, start[1] + NODE_HEIGHT, end[1] - start[1] - NODE_HEIGHT - 2
+        )
+    x, y = start[0] + NODE_WIDTH / 2, end[1] + NODE_HEIGHT / 2
+    tip = end[0] + NODE_WIDTH + 3
+    return (
+        f'<path class="l" d="M{x:.1f} {start[1] + NODE_HEIGHT:.1f} V{y:.1f} H{tip:.1f} m5 -4 l-5 4 l5 4" fill="none" '
+        'stroke-width="1.6"/>'
+    )
+
+
+def _boxes(shown: Walk, stage: str) -> list[str]:
+    """A loop in each: its ranges, its formula, and an arrow to the next."""
+    boxes = []
+    for i, (ranges, formula) in enumerate(shown.loops):
+        x, y = LEFT + 8, TOP + 4 + i * LOOP_STEP
+        box = _rect(x, y, LOOP_WIDTH, LOOP_HEIGHT, stage)
+        box += _text(x + 12, y + 22, ranges, soft=True) + _text(x + 12, y + 46, formula)
+        if i:
+            box += _arrow(x + LOOP_WIDTH / 2, y - 19, 17)
+        boxes.append(box)
+    return boxes
+
+
+def _lowered(film: Film, shown: Walk, number: int) -> None:
+    parts = [(0.0, _head(film, number, "Each operation becomes a loop over memory."))]
+    parts += [(0.3 + 0.5 * i, box) for i, box in enumerate(_boxes(shown, "lowering"))]
+    film.scene(4.5, parts)
+
+
+def _fused(film: Film, shown: Walk, number: int) -> None:
+    parts = [(0.0, _head(film, number, "All read the same element: they become one kernel."))]
+    parts += [(0.0, box) for box in _boxes(shown, "scheduling")]
+    tall = len(shown.loops) * LOOP_STEP + 4
+    parts.append((0.9, _rect(LEFT, TOP - 6, LOOP_WIDTH + 16, tall, "scheduling", 0.06, 4)))
+    x, full = LEFT + LOOP_WIDTH + 30, 94.0
+    for moment, y, amount, stage, said in (
+        (0.3, TOP + 40, shown.before, "eager", "loop by loop"),
+        (1.6, TOP + 130, shown.after, "scheduling", "as one"),
+    ):
+        bar = _text(x, y - 26, film.say(said), plain=True, soft=True)
+        bar += _text(x, y - 4, human_bytes(amount), plain=True)
+        bar += _rect(x, y + 6, full * amount / shown.before, 20, stage, 0.45, 1)
+        parts.append((moment, bar))
+    film.scene(5.0, parts)
+
+
+def _kernel(film: Film, shown: Walk, number: int) -> None:
+    parts = [
+        (0.0, _head(film, number, "That kernel in C++. Later calls run it, if the guards hold."))
+    ]
+    parts.append((0.0, _text(LEFT, TOP + 12, shown.kernel, soft=True)))
+    for i, line in enumerate(shown.code):
+        parts.append((0.3 + 0.25 * i, _text(LEFT, TOP + 62 + i * 28, line)))
+    film.scene(6.0, parts)
