@@ -19,8 +19,8 @@ from typing import Any
 ROOT = Path(__file__).resolve().parents[2]
 HERE = Path(__file__).parent
 LISTED = ("docs/find-the-slow-line", "docs/gallery", "docs/operator-coverage", "docs/index", "docs/trials")
-ROOMS = ("frames", "capture", "guards", "autograd", "lowering", "scheduling", "codegen", "runtime", "simulator", "viz", "grading",
-         "languages", "bench", "lessons", "tools")
+ROOMS = ("frames", "capture", "sizes", "guards", "autograd", "lowering", "scheduling", "codegen", "runtime", "simulator", "viz",
+         "grading", "languages", "bench", "lessons", "tools")
 NO_PAGE = {"course_lib.__main__", "course_lib.grading.nbgrader_config", "course_lib.grading.nbval_versions"}
 WIDGET = "application/vnd.jupyter.widget-view+json"
 
@@ -101,6 +101,10 @@ def reference_page(room: str, modules: list[str]) -> str:
     for module in modules:
         package = module.count(".") == 1 and room != "compiler"  # its public names stand with their own modules
         option = "   :no-members:\n" if package else "   :no-index:\n" if module == "course_lib" else ""
+        # `attributes` has a function and a module called `change`: Sphinx would know two things by one name.
+        inside = [other.removeprefix(f"{module}.") for other in modules if other.startswith(f"{module}.")]
+        if inside and not option:
+            option = f"   :exclude-members: {', '.join(name for name in inside if '.' not in name)}\n"
         parts.append(f"## `{module}`\n\n```{{eval-rst}}\n.. automodule:: {module}\n{option}```\n")
     return "\n".join(parts)
 
@@ -154,19 +158,24 @@ def words_of(markdown: str) -> str:
 
 
 def make_explorers(to: Path) -> None:
-    """The explorer's pages: a model is compiled, for inference and for training."""
+    """The explorer's pages. Models are compiled: a block of a GPT for the front page, `TinyBlock` for inference and for training."""
     import torch
 
     import course_lib as cl
     from course_lib import config
-    from course_lib.bench.models import TinyBlock
+    from course_lib.bench.models import GPTBlock, TinyBlock
 
     config.measure_products = False  # whose figures are those of this moment's machine
     to.mkdir(parents=True, exist_ok=True)
-    model = TinyBlock(hidden=64, expansion=4)
-    for name, train in (("inference", False), ("training", True)):
+    tiny = TinyBlock(hidden=64, expansion=4)
+    block = GPTBlock(hidden=64, heads=4, context=32)
+    for name, model, shape, train in (
+        ("front", block, (2, 16, 64), False),
+        ("inference", tiny, (2, 8, 64), False),
+        ("training", tiny, (2, 8, 64), True),
+    ):
         cl.reset()
-        cl.explore(model, torch.randn(2, 8, 64), train=train).save(to / f"{name}.html")
+        cl.explore(model, torch.randn(shape), train=train).save(to / f"{name}.html")
 
 
 def main() -> int:

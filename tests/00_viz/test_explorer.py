@@ -164,7 +164,7 @@ def test_pointing_at_a_line_lights_what_belongs_to_it_in_every_list(tiny_page, p
     )
     page.get_by_role("tree", name="Generated code").get_by_text("1.4142135f").click()
     assert lit(page, "source") == ["x = x * 1.41421356 + 0.01"], "and back"
-    assert page.get_by_role("button", name="Fused groups: fused_gelu_mul_add").is_visible()
+    assert page.get_by_role("button", name="Fused groups fused_gelu_mul_add").is_visible()
 
 
 def test_it_is_used_by_keyboard_alone_and_says_what_is_lit(tiny, live):
@@ -238,7 +238,7 @@ def test_the_scrubber_goes_back_to_before_the_graph_was_there(tiny, live):
     now = page.locator(".cl-x-fx .cl-x-now .cl-x-text").all_inner_texts()
     assert any(text.startswith("layer_norm = ") for text in now)
     assert page.evaluate(seen % "aten") == 0
-    assert page.get_by_role("button", name="ATen graph: nothing").is_visible(), (
+    assert page.get_by_role("button", name="ATen graph nothing").is_visible(), (
         "what is not made yet is not lit"
     )
     assert "layer_norm: f32[2, 4, 64]" in page.locator(".cl-x-stack").inner_text()
@@ -254,7 +254,7 @@ def test_a_list_can_be_widened_hidden_and_brought_back(tiny, live):
     page = live(tiny.widget)
     page.get_by_role("button", name="hide Loops").click()
     assert not page.get_by_role("tree", name="Loops").is_visible()
-    page.get_by_role("button", name="Loops: ").click()
+    page.get_by_role("button", name="Loops ").click()
     assert page.get_by_role("tree", name="Loops").is_visible()
     before = page.locator(".cl-x-loops").bounding_box()["width"]
     page.get_by_role("button", name="Loops over the whole width").click()

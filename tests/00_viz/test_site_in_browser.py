@@ -126,3 +126,73 @@ def test_what_the_cheat_sheet_names_is_there():
     for name in ("record", "explain", "mirror", "events"):
         assert hasattr(cl, name)
     assert torch.compiler.set_stance
+
+
+# ---- the walk of the README, and the explorer of the front page
+
+WALK = (ROOT / "docs/pictures/walk.svg").read_text(encoding="utf-8")
+SEEN = """() => [...document.querySelectorAll("svg > g")].filter((g) => getComputedStyle(g).opacity > 0.5)
+    .map((g) => g.textContent).join(" ")"""
+AT = "(second) => document.getAnimations().forEach((one) => { one.pause(); one.currentTime = second * 1000; })"
+
+
+def test_the_walk_shows_one_scene_after_the_other_and_stays_on_the_last(page):
+    page.set_content(WALK)
+    found = []
+    for second in (1, 10, 15.8, 20.5, 25, 31, 500):
+        page.evaluate(AT, second)
+        found.append(page.evaluate(SEEN))
+    signs = (
+        "def scaled",
+        "BINARY_OP *",
+        "x.shape ==",
+        "buf1[i, j]",
+        "as one",
+        "int64_t",
+        "int64_t",
+    )
+    for sign, seen in zip(signs, found, strict=True):
+        assert sign in seen, (sign, seen)
+    assert all("def scaled" not in seen for seen in found[1:])
+
+
+def test_the_walk_stands_still_for_who_asks_for_less_motion(page):
+    page.emulate_media(reduced_motion="reduce")
+    page.set_content(WALK)
+    assert page.evaluate("document.getAnimations().length") == 0
+    assert "def scaled" in page.evaluate(SEEN) and "int64_t" not in page.evaluate(SEEN)
+
+
+@pytest.mark.parametrize("scheme, ground", [("light", "255, 255, 255"), ("dark", "13, 17, 23")])
+def test_the_walk_has_a_ground_of_its_own_in_both_themes(page, scheme, ground):
+    page.emulate_media(color_scheme=scheme)
+    page.set_content(WALK)
+    fill = page.evaluate("getComputedStyle(document.querySelector('svg > rect')).fill")
+    assert fill == f"rgb({ground})"
+
+
+NAMES = """() => [...document.querySelectorAll("button")].filter((one) => one.getAttribute("aria-label") && /\\w{3}/.test(one.innerText))
+    .filter((one) => !one.getAttribute("aria-label").replace(/\\s+/g, " ").includes(one.innerText.replace(/\\s+/g, " ").trim()))
+    .map((one) => one.innerText)"""
+
+
+def test_the_explorer_on_a_page_of_its_own_fits_a_phone_and_is_called_what_it_shows(page, tmp_path):
+    import torch
+
+    import course_lib as cl
+    from course_lib.bench.models import TinyBlock
+
+    saved = cl.explore(TinyBlock(16, 2), torch.randn(2, 3, 16)).save(tmp_path / "explorer.html")
+    page.set_viewport_size({"width": 400, "height": 800})
+    page.goto(saved.as_uri())
+    page.wait_for_selector(".cl-x-thread button")
+    assert page.evaluate("document.documentElement.scrollWidth") <= 400
+    assert page.evaluate(NAMES) == []
+    assert page.locator("main").count() == 1 and page.locator("h1").count() == 1
+    levels = "[...document.querySelectorAll('h4')].map((one) => one.getAttribute('aria-level'))"
+    assert set(page.evaluate(levels)) == {"2"}
+
+
+def test_the_front_page_shows_the_explorer_of_a_model():
+    front = (ROOT / "docs/site/index.md").read_text(encoding="utf-8")
+    assert 'src="_static/explorer/front.html" title=' in front.split("{toctree}")[0]

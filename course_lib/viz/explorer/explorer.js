@@ -65,7 +65,9 @@ class Pane {
     this.close = element("button", "", { type: "button", tabindex: "-1", "aria-keyshortcuts": "x", "aria-label": `hide ${info.title}`, title: "hide (x)" }, "✕");
     this.room.append(this.window);
     this.body.append(this.room);
-    this.root.append(element("header", "", {}, element("h4", "", {}, info.title), this.count, this.wide, this.close), this.body, this.ruler);
+    // In a notebook the lists stand below a heading of the lesson; on a page of its own right below that page's heading.
+    const level = document.querySelector("body > main > h1 + style") ? { role: "heading", "aria-level": "2" } : {};
+    this.root.append(element("header", "", {}, element("h4", "", level, info.title), this.count, this.wide, this.close), this.body, this.ruler);
     if (info.key === "bytecode") this.root.append((this.stack = element("div", "cl-x-stack cl-m", { "aria-label": "the stack", role: "group" })));
     this.listen();
   }
@@ -359,12 +361,11 @@ class Explorer {
     const all = this.focus === undefined ? [] : [...this.links.related(this.focus)];
     this.lit = new Set(all.filter((id) => this.made(id))); // what is not made yet cannot be lit
     for (const { pane, made, value } of this.steps) {
-      const found = this.litIn(pane), text = found.length ? this.summary(pane, found) : "–";
+      const found = this.litIn(pane), text = found.length ? this.summary(pane, found) : "nothing";
       pane.lit = found.length;
       value.textContent = text;
       made.title = `${pane.title}: ${text}`;
       made.classList.toggle("cl-x-some", found.length > 0);
-      made.setAttribute("aria-label", `${pane.title}: ${found.length ? text : "nothing"}`);
       this.later(pane);
     }
   }

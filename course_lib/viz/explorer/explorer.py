@@ -31,6 +31,8 @@ from course_lib.viz.recording import Recording
 from course_lib.viz.widgets.live import Live, widget_class
 
 SCRIPT = Path(__file__).with_name("explorer.js")
+UNSEEN = "position: absolute; width: 1px; height: 1px; overflow: hidden; clip-path: inset(50%)"
+"""The looks of a page's heading that only a screen reader says: the explorer has its title in sight already."""
 FOLD_CALLS_FROM = 400
 """With more instructions than this, calls that were followed are folded."""
 TABLE_ROWS = 40
@@ -151,7 +153,9 @@ class Explorer(Live):
         path = Path(path)
         if path.suffix != ".html":
             return self.picture.save(path)
-        path.write_text(page(self.html, f"{self.title}: explorer"), encoding="utf-8")
+        heading = f'<h1 style="{UNSEEN}">{escape(self.title)}: explorer</h1>'
+        body = f"<body><main>{heading}{self.html}</main></body>"
+        path.write_text(page(body, f"{self.title}: explorer"), encoding="utf-8")
         return path
 
     @property
