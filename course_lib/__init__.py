@@ -29,6 +29,7 @@ if TYPE_CHECKING:
         is_compiling,
         mark_dynamic,
         mark_static,
+        mark_unbacked,
         maybe_mark_dynamic,
     )
     from course_lib.compiler import capturing, compile, reset
@@ -43,7 +44,7 @@ __version__ = "0.1.0"
 __all__ = [
     "Interpreter", "Pipeline", "Unsupported", "allow_in_graph", "capturing", "compile", "config", "disable",
     "disallow_in_graph", "explain", "explore", "get_default_backend", "graph_break", "is_compiling", "list_backends",
-    "list_mode_options", "list_options", "mark_dynamic", "mark_static", "maybe_mark_dynamic", "mirror", "record",
+    "list_mode_options", "list_options", "mark_dynamic", "mark_static", "mark_unbacked", "maybe_mark_dynamic", "mirror", "record",
     "reset", "set_default_backend", "set_logs", "simulate_gpu",
 ]  # fmt: skip
 
@@ -52,7 +53,7 @@ _COMPILER = {
     "backends": ("get_default_backend", "list_backends", "list_mode_options", "list_options", "set_default_backend"),
     "capture": ("Interpreter", "Unsupported"),
     "capture.user": ("allow_in_graph", "disable", "disallow_in_graph", "graph_break", "is_compiling", "mark_dynamic",
-                     "mark_static", "maybe_mark_dynamic"),
+                     "mark_static", "mark_unbacked", "maybe_mark_dynamic"),
     "compiler": ("capturing", "compile", "reset"),
     "pipeline": ("Pipeline",),
 }  # fmt: skip

@@ -24,6 +24,7 @@ import torch
 from course_lib import backends, config, events
 from course_lib.callables import compiled_function, compiled_module
 from course_lib.capture import CaptureResult, History, Unsupported, global_state
+from course_lib.capture.user import NO_UNBACKED
 from course_lib.frames import AS_IT_IS, SKIP, Answer, Frame, Watcher, call, number
 from course_lib.frames.resume import NEVER_CAPTURED
 from course_lib.giving_up import HINT, AtLimit, has_work
@@ -292,6 +293,7 @@ def compile(
     recompile_limit: int | None = None,
     isolate_recompiles: bool = False,
     dynamic_shapes: Any = None,
+    shapes_spec: Any = None,
     pipeline: Pipeline | None = None,
 ) -> Any:
     """Compile a function, method or `nn.Module`; without a model, a decorator. Arguments as in `torch.compile`:
@@ -307,7 +309,7 @@ def compile(
     isolate_recompiles: torch shares entries and their limit among all compiles of one function, unless this is True. Here
         each `compile` always has entries and a limit of its own, so both values mean the same.
     dynamic_shapes: torch's description of sizes by parameter (2.14 and later), for sizes that are not known while
-        compiling. Here each size is known then: anything but None is refused.
+        compiling. Here each size is known then: anything but None is refused. shapes_spec: its name in 2.13.
     pipeline: your own stages (backend "inductor").
 
     Raises ValueError for an unknown backend, mode or option, for a limit below 1 and for `dynamic_shapes`, and TypeError for
@@ -326,6 +328,7 @@ def compile(
             recompile_limit=recompile_limit,
             isolate_recompiles=isolate_recompiles,
             dynamic_shapes=dynamic_shapes,
+            shapes_spec=shapes_spec,
             pipeline=pipeline,
         )
     if not callable(model):
@@ -333,7 +336,8 @@ def compile(
     if dynamic not in (None, True, False):
         raise ValueError(f"dynamic must be None, True or False, got {dynamic!r}")
     check_limit(recompile_limit)
-    refuse_dynamic_shapes(dynamic_shapes)
+    refuse_described("dynamic_shapes", dynamic_shapes)
+    refuse_described("shapes_spec", shapes_spec)
 
     pipeline = pipeline or Pipeline()
     chosen = backends.find(backend, mode, options, pipeline)
@@ -354,13 +358,10 @@ def check_limit(limit: int | None) -> None:
         raise ValueError(f"recompile_limit must be None or a whole number from 1 on, got {limit!r}")
 
 
-def refuse_dynamic_shapes(shapes: Any) -> None:
-    """Raise ValueError where sizes are described as torch's `dynamic_shapes` (in 2.13: `shapes_spec`) does it."""
+def refuse_described(argument: str, shapes: Any) -> None:
+    """Raise ValueError where sizes are described by parameter, as torch's `dynamic_shapes` (in 2.13: `shapes_spec`) does it."""
     if shapes is not None:
-        raise ValueError(
-            "dynamic_shapes is not supported: it asks for sizes that are unknown while compiling. "
-            "Use cl.mark_dynamic(tensor, dim) or dynamic=True"
-        )
+        raise ValueError(f"{argument} is not supported: {NO_UNBACKED}")
 
 
 @contextlib.contextmanager

@@ -23,11 +23,14 @@ from torch.fx.experimental.symbolic_shapes import (
     ShapeEnv,
     StatelessSymbolicContext,
 )
+from torch.utils._sympy.numbers import int_oo
 from torch.utils._sympy.printers import PythonPrinter
 from torch.utils._sympy.symbol import SymT, symbol_is_type
+from torch.utils._sympy.value_ranges import ValueRanges
 
 from course_lib.capture.classes import is_a
 from course_lib.capture.guard_tests import Holds, Test, verbatim
+from course_lib.capture.relations import holds_anyway, text_of_relation
 from course_lib.capture.sources import Location, Source
 
 OPERATORS = {
@@ -129,6 +132,9 @@ class Shapes:
         self.mode = FakeTensorMode(shape_env=self.env)
         self.found: dict[sympy.Symbol, Origin] = {}
         self.marked: set[sympy.Symbol] = set()
+        # Symbols whose range was promised, and the guards that say it
+        self.ranged: dict[sympy.Symbol, Range] = {}
+        self.promised: set[sympy.Basic] = set()
         # Numbers that are never infinite or NaN
         self.finite: set[sympy.Symbol] = set()
         # For each of the environment's guards the user's line that asked
@@ -140,7 +146,7 @@ class Shapes:
         self.history.meet(source, sizes)
         promised, wished, static = marks(tensor)
         symbolic = [
-            d not in static - promised
+            d not in static - promised - wished
             and self.history.is_symbolic(source, d, size, promised | wished)
             for d, size in enumerate(sizes)
         ]
@@ -174,12 +180,31 @@ class Shapes:
                 texts = Texts(f"{source.expr}.shape[{dim}]", f"{source.shown}.shape[{dim}]")
                 self.found[symbol] = Origin(size, texts, SIZE, (fake, dim))
                 if dim in ranges:
-                    note_range(size, ranges[dim])
+                    self._note_range(size, ranges[dim])
 
         for stride in fake.stride():
             if isinstance(stride, torch.SymInt) and not self._is_known(stride.node.expr):
                 # The sizes do not say what this stride is. To ask for the number makes it a constant.
                 int(stride)
+
+    def _note_range(self, size: torch.SymInt, limits: "Range") -> None:
+        """From now on torch's `ShapeEnv` knows the range: it is a guard, and whatever follows from it needs none."""
+        before = len(self.env.guards)
+        if limits.min is not None:
+            bool(size >= limits.min)
+        if limits.max is not None:
+            bool(size <= limits.max)
+        self.ranged[size.node.expr] = limits
+        self.promised |= {guard.expr for guard in self.env.guards[before:]}
+
+    def _keep_promise(self, question: sympy.Basic, at: Location | None) -> None:
+        """Raise ConstraintViolationError for a question of the program that holds for a part of a promised range only.
+
+        That two sizes are equal is no such question: both may have their whole range."""
+        asked = [self.found[symbol] for symbol in question.free_symbols & self.ranged.keys()]
+        is_equal = isinstance(question, sympy.Eq) and all(side.is_Symbol for side in question.args)
+        if asked and at is not None and question not in self.promised and not is_equal:
+            raise narrowed_promise(asked[0].texts.shown, self.text(question, shown=True), at)
 
     def _is_known(self, expr: sympy.Expr) -> bool:
         """Is this a formula of symbols whose place is known?"""
@@ -276,11 +301,17 @@ class Shapes:
 
     def text(self, expr: sympy.Expr, shown: bool = False) -> str:
         """An expression of sizes as Python source: `x.shape[0] * 2`."""
+        names = self._names(shown)
+        relation = text_of_relation(expr, names)
+        return relation or PythonPrinter().doprint(expr.xreplace(names))
+
+    def _names(self, shown: bool) -> dict[sympy.Symbol, sympy.Symbol]:
+        """Each symbol → one whose name is where the size is found."""
         names = {}
         for symbol, origin in self.found.items():
             name = origin.texts.shown if shown else origin.texts.exact
             names[symbol] = sympy.Symbol(name, integer=symbol.is_integer)
-        return PythonPrinter().doprint(expr.xreplace(names))
+        return names
 
     def note(self, place: Location | None) -> None:
         """Note that the questions about sizes since the last `note` were asked by this line."""
@@ -298,10 +329,23 @@ class Shapes:
         for symbol, origin in self.found.items():
             at = next((at for expr, at in asked if symbol in expr.free_symbols), None)
             found |= self._tests_of(symbol, origin, at)
+        ranges = self._ranges()
         for expr, at in asked:
-            if self._is_known(expr) and expr not in (sympy.true, sympy.false):
+            known = self._is_known(expr) and expr not in (sympy.true, sympy.false)
+            if known and not holds_anyway(expr, ranges):
+                self._keep_promise(expr, at)
                 found.setdefault(self._test(expr), at)
         return found
+
+    def _ranges(self) -> dict[sympy.Symbol, ValueRanges[Any]]:
+        """What each symbol may be by the tests that are there anyway: a size is at least 2.
+
+        (The environment's own ranges are narrower: each answer so far has its part in them.)"""
+        return {
+            symbol: ValueRanges(2 if origin.function is SIZE else -int_oo, int_oo)
+            for symbol, origin in self.found.items()
+            if symbol.is_integer
+        }
 
     def _tests_of(
         self, symbol: sympy.Symbol, origin: Origin, at: Location | None
@@ -377,7 +421,9 @@ def marks(tensor: torch.Tensor) -> Marks:
         return {d for name in names for d in getattr(tensor, name, ())}
 
     promised = dimensions("_course_dynamic", "_dynamo_dynamic_indices")
-    wished = dimensions("_course_maybe_dynamic", "_dynamo_weak_dynamic_indices")
+    # torch's own mark for sizes that are unknown: here the next best
+    unbacked = "_dynamo_unbacked_indices"
+    wished = dimensions("_course_maybe_dynamic", "_dynamo_weak_dynamic_indices", unbacked)
     static = dimensions("_course_static", "_dynamo_static_indices")
     return Marks(promised, wished, static)
 
@@ -411,20 +457,20 @@ def keep_in_range(size: str, value: int, limits: Range) -> None:
         )
 
 
-def note_range(size: torch.SymInt, limits: Range) -> None:
-    """From now on torch's `ShapeEnv` knows the range: it is a guard, and whatever follows from it needs none."""
-    if limits.min is not None:
-        bool(size >= limits.min)
-    if limits.max is not None:
-        bool(size <= limits.max)
-
-
 def broken_promise(size: str, value: int, at: Location | None) -> ConstraintViolationError:
     """The error of a program that makes a constant of a size that was marked as dynamic."""
     line = f"{at} ({at.text.strip()})" if at else "a line"
     return ConstraintViolationError(
         f"{size} was marked as dynamic, but {line} is right for {value} only: "
         "write that line for any size, or use maybe_mark_dynamic, which does not insist"
+    )
+
+
+def narrowed_promise(size: str, question: str, at: Location) -> ConstraintViolationError:
+    """The error of a program that is right for a part of a promised range only."""
+    return ConstraintViolationError(
+        f"{size} was marked as dynamic in a range, but {at} ({at.text.strip()}) is right only where {question}: "
+        "give mark_dynamic a smaller range, or leave it out"
     )
 
 

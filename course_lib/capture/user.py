@@ -60,14 +60,18 @@ def mark_dynamic(
     """From the first capture on, treat these dimensions of `tensor` as symbolic.
 
     min, max: the smallest and the largest size that will come. What holds for all of these needs no guard of its own.
-    A tensor with another size raises ConstraintViolationError where it is compiled.
+    A tensor with another size raises ConstraintViolationError where it is compiled. If both are one number, the size is static.
 
-    It is a promise: a compile raises ConstraintViolationError where the program makes a constant of such a size. Sizes 0 and 1
-    are always constants, parameters have constant sizes, and `dynamic=False` is stronger than a mark (in torch it is not);
-    that raises nothing.
-    In PyTorch: `torch/_dynamo/decorators.py`, `mark_dynamic`.
+    It is a promise: a compile raises ConstraintViolationError where the program makes a constant of such a size, or is right for
+    a part of the range only. Sizes 0 and 1 are always constants, parameters have constant sizes, and `dynamic=False` is stronger
+    than a mark (in torch it is not); that raises nothing.
+    Raises IndexError for a dimension that the tensor does not have, and ValueError for a range with nothing in it.
+    In PyTorch: `torch/_dynamo/decorators.py`, `mark_dynamic` (which takes no negative `dim`, and in 2.13 only both limits).
     """
-    mark(tensor, "_course_dynamic", dim)
+    if min is not None and max is not None and min > max:
+        raise ValueError(f"mark_dynamic: no size is from {min} to {max}; exchange min and max")
+    is_one_number = min is not None and min == max
+    mark(tensor, "_course_static" if is_one_number else "_course_dynamic", dim)
     if min is not None or max is not None:
         ranges = dict.fromkeys(dimensions(tensor, dim), (min, max))
         tensor._course_range = getattr(tensor, "_course_range", {}) | ranges
@@ -75,7 +79,7 @@ def mark_dynamic(
 
 def mark_static(tensor: torch.Tensor, dim: int | tuple[int, ...] | list[int] | None = None) -> None:
     """These dimensions of `tensor` (None: all) are numbers, also under `dynamic=True`, and also where they have changed.
-    `mark_dynamic` is stronger.
+    `mark_dynamic` and `maybe_mark_dynamic` are stronger.
 
     In PyTorch: `torch/_dynamo/decorators.py`, `mark_static`.
     """
@@ -92,6 +96,25 @@ def maybe_mark_dynamic(tensor: torch.Tensor, dim: int | tuple[int, ...] | list[i
     mark(tensor, "_course_maybe_dynamic", dim)
 
 
+def mark_unbacked(
+    tensor: torch.Tensor, dim: int | tuple[int, ...] | list[int], **settings: Any
+) -> None:
+    """Raise ValueError: no size is unknown while `course_lib` compiles.
+
+    In torch such a size is never asked about, so one graph serves 0 and 1 as well, and a branch on it ends the graph. A tensor
+    that carries torch's own mark is taken as one with `maybe_mark_dynamic`.
+    In PyTorch: `torch/_dynamo/decorators.py`, `mark_unbacked`.
+    """
+    raise ValueError(f"mark_unbacked is not supported: {NO_UNBACKED}")
+
+
+NO_UNBACKED = (
+    "course_lib knows each size while it compiles, so 0 and 1 have graphs of their own, and a question about a size is a guard. "
+    "Use cl.mark_dynamic(tensor, dim), or dynamic=True"
+)
+"""What to do instead of a size that nobody may ask about."""
+
+
 def mark(tensor: torch.Tensor, name: str, dim: int | tuple[int, ...] | list[int]) -> None:
     """Add these dimensions to a set that the tensor carries."""
     known: frozenset[int] = getattr(tensor, name, frozenset())
@@ -99,8 +122,12 @@ def mark(tensor: torch.Tensor, name: str, dim: int | tuple[int, ...] | list[int]
 
 
 def dimensions(tensor: torch.Tensor, dim: int | tuple[int, ...] | list[int]) -> set[int]:
-    """These dimensions, counted from the front."""
+    """These dimensions, counted from the front. Raises IndexError for one that the tensor does not have."""
     dims = (dim,) if isinstance(dim, int) else dim
+    for d in dims:
+        if not -tensor.ndim <= d < tensor.ndim:
+            has = f"{tensor.ndim} dimension{'s' * (tensor.ndim != 1)}"
+            raise IndexError(f"dimension {d} was marked of a tensor that has {has}")
     return {d % tensor.ndim for d in dims}
 
 
