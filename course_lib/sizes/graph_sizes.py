@@ -16,8 +16,9 @@ import torch
 from torch.utils._sympy.functions import FloorDiv, Mod, PythonMod
 
 from course_lib.sizes.current import current
+from course_lib.sizes.decisions import FOR_ALL, GUARDED, Decision, Decisions
 from course_lib.sizes.formulas import SizeSymbol
-from course_lib.sizes.size import NeedsNumbers, Real, Size, formula_of, hint, source_of
+from course_lib.sizes.size import NeedsNumbers, Real, Size, formula_of, source_of, text_of
 
 
 class Place(NamedTuple):
@@ -42,6 +43,8 @@ class Sizes:
         self.open = True
         self.asked: list[str] = []
         self.answers: dict[Any, bool] = {}
+        # Every question of the back half, of all three kinds
+        self.noted = Decisions()
 
         # capture's symbol ↔ ours; and where each of ours is found
         self.ours: dict[sympy.Symbol, SizeSymbol] = {}
@@ -196,9 +199,10 @@ class Sizes:
         """The answer for this call. If it does not hold for all sizes, it becomes a guard."""
         known = self.known(relation, one, other)
         if known is not None:
+            self.noted.note(FOR_ALL, relation, (one, other), known)
             return known
 
-        now = bool(relation(sympy.Integer(hint(one)), sympy.Integer(hint(other))))
+        now = bool(relation(sympy.Integer(number_of(one)), sympy.Integer(number_of(other))))
         question = self.relation(relation, one, other)
         if question in self.answers:
             return now
@@ -206,10 +210,31 @@ class Sizes:
         if self.open:
             self.answers[question] = now
             self.asked.append(f"{relation(formula_of(one), formula_of(other))} is {now}")
+            self.noted.note(GUARDED, relation, (one, other), now)
             self.env.evaluate_expr(question, hint=sympy.true if now else sympy.false)
         elif self is current():
             raise NeedsNumbers("a question about sizes came up after the guards were made")
         return now
+
+    @property
+    def decisions(self) -> list[Decision]:
+        """What was decided about these sizes behind capture, each question once, with its kind and who asked."""
+        return self.noted.told(text_of, SIGNS)
+
+
+SIGNS = {
+    sympy.Lt: "<",
+    sympy.Le: "<=",
+    sympy.Gt: ">",
+    sympy.Ge: ">=",
+    sympy.Eq: "==",
+    sympy.Ne: "!=",
+}
+
+
+def number_of(value: Any) -> int:
+    """The number that a size is in the call that is compiled."""
+    return value.hint if isinstance(value, Size) else int(value)
 
 
 def env_of(inputs: Sequence[Any]) -> Any:

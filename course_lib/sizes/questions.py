@@ -9,6 +9,7 @@ from typing import Any
 
 import sympy
 
+from course_lib.sizes.decisions import FOR_ALL
 from course_lib.sizes.graph_sizes import Sizes
 from course_lib.sizes.size import Real, Size
 
@@ -21,6 +22,8 @@ RELATIONS: dict[Any, Any] = {
     operator.ne: sympy.Ne,
 }
 """Python's comparisons, and what sympy calls them."""
+NOT_FOR_ALL = "not known, so nothing is built on it"
+"""The answer of `surely` where formulas and guards do not decide, as a reader sees it."""
 
 
 def surely(relation: Callable[[Any, Any], Any], one: Any, other: Any) -> bool:
@@ -28,7 +31,10 @@ def surely(relation: Callable[[Any, Any], Any], one: Any, other: Any) -> bool:
     sizes = sizes_of(one, other)
     if sizes is None:
         return bool(relation(one, other))
-    return sizes.known(RELATIONS[relation], one, other) is True
+    known = sizes.known(RELATIONS[relation], one, other)
+    answer = NOT_FOR_ALL if known is None else known
+    sizes.noted.note(FOR_ALL, RELATIONS[relation], (one, other), answer)
+    return known is True
 
 
 def same(one: Any, other: Any) -> bool:

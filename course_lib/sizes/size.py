@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 import sympy
 import torch
 
+from course_lib.sizes.decisions import BY_HINT
 from course_lib.sizes.formulas import write
 
 if TYPE_CHECKING:
@@ -160,6 +161,7 @@ def hint(value: Any) -> Any:
 
     For decisions that are right either way."""
     if isinstance(value, Size):
+        value.sizes.noted.note(BY_HINT, None, (value,), value.hint)
         return value.hint
     if isinstance(value, torch.SymInt):
         return value.node.hint

@@ -53,6 +53,12 @@ class Explanation:
         return [guard for result in self.captures for guard in result.guards]
 
     @property
+    def size_decisions(self) -> list[str]:
+        """What capture assumed about symbolic sizes, with the line that asked. (The back half's decisions stand in the report
+        and in `COURSE_LOGS=dynamic`.)"""
+        return [f"guarded: {guard}" for guard in self.guards if guard.kind == "sizes"]
+
+    @property
     def library_calls(self) -> list[str]:
         """What no kernel of ours computes (in forward), and why: 'aten.mm.default: matrix product: left to the library'."""
         found: Counter[str] = Counter()
@@ -79,6 +85,7 @@ class Explanation:
         ]
         for number, problem in enumerate(self.breaks, 1):
             lines += [f"break {number}: " + str(problem).replace("\n", "\n  ")]
+        lines += [f"size, {text}" for text in dict.fromkeys(self.size_decisions)]
         lines += [f"library call, {text}" for text in self.library_calls]
         lines += [f"left to eager: {name}: {why}" for name, why in self.left.items()]
         return "\n".join(lines)
@@ -92,9 +99,10 @@ def explain(function: Callable[..., Any]) -> Callable[..., Explanation]:
 
     def run(*args: Any, **kwargs: Any) -> Explanation:
         recording = Recording()
-        with events.listener(recording.note):
-            compile(function, backend="eager")(*args, **kwargs)
         given = getattr(function, "_course_compiler", None)
+        dynamic = given.dynamic if given else None
+        with events.listener(recording.note):
+            compile(function, backend="eager", dynamic=dynamic)(*args, **kwargs)
         left = dict(given.left) if given else {}
         return Explanation(recording.captures, recording.graph_breaks, left)
 

@@ -61,11 +61,10 @@ def size_guards(event: events.GraphCaptured) -> str:
 
 
 def sizes_are_symbols(event: events.SizesAreSymbols) -> str:
-    """What the back half made of symbolic sizes: one program, and the answers that became guards."""
+    """What the back half made of symbolic sizes: one program, and each decision with its kind and who asked."""
     known = event.sizes
     hints = ", ".join(f"{symbol} ({value} in this call)" for symbol, value in known.hints.items())
-    answers = [f"guarded, since it must be right: {answer}" for answer in known.asked]
-    return "\n".join([f"one program for all sizes: {hints}", *answers])
+    return "\n".join([f"one program for all sizes: {hints}", *map(str, known.decisions)])
 
 
 def sizes_are_numbers(event: events.SizesAreNumbers) -> str:

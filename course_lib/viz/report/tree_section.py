@@ -5,11 +5,12 @@ In:  the `Function`s of a run (`compile_tree.py`). Out: HTML, folded; what a com
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from course_lib import events
+from course_lib.sizes.decisions import KINDS, Decision
 from course_lib.viz.kit.highlight import block
 from course_lib.viz.kit.style import Picture, escape, human_bytes, human_seconds, place, plural
 from course_lib.viz.kit.tables import html_table
@@ -173,7 +174,21 @@ def in_all_sizes(build: Build) -> list[str]:
     if build.sizes.asked:
         answers = "; ".join(build.sizes.asked)
         told.append(f"<p>Guarded, since it must be right: <code>{escape(answers)}</code>.</p>")
+    decisions = build.sizes.decisions
+    if decisions:
+        told.append(fold(f"{plural(len(decisions), 'decision')} about sizes", decided(decisions)))
     return told
+
+
+def decided(decisions: Sequence[Decision]) -> str:
+    """The decisions about sizes, by kind: the question, the answer, and which function of the compiler asked."""
+    lines = []
+    for kind, meaning in KINDS.items():
+        rows = [each for each in decisions if each.kind == kind]
+        if rows:
+            lines.append(f"{kind} ({meaning}):")
+            lines += [f"  {str(each).removeprefix(kind + ': ')}" for each in rows]
+    return f"<pre>{escape(chr(10).join(lines))}</pre>"
 
 
 def sizes_of(build: Build, most: int = 6) -> str:

@@ -1,0 +1,89 @@
+"""What was decided about sizes while a graph was compiled for all of them: of which kind, and who asked.
+
+In:  the questions of `surely`, `hint` and plain comparisons, as they are asked.
+Out: `Decision`s, each once and in order, for the report, the logs and lessons.
+In PyTorch: `TORCH_LOGS="+dynamic"` prints the guards among them.
+"""
+
+import os
+import sys
+from dataclasses import dataclass, field
+from types import CodeType
+from typing import Any
+
+FOR_ALL, BY_HINT, GUARDED = "for all sizes", "by the hint", "guarded"
+KINDS = {
+    FOR_ALL: "known for all sizes, or not done",
+    BY_HINT: "by the numbers of this call, and right for any",
+    GUARDED: "right for this call, so it is a guard",
+}
+"""Kind of a decision → what it means."""
+HERE = os.path.dirname(os.path.abspath(__file__))
+ROOT = os.path.dirname(HERE)
+
+
+@dataclass(frozen=True)
+class Decision:
+    """One question about sizes and its answer.
+
+    question: a relation, or a size, as text. asker: the function of the compiler that asked; why: the first line of its
+    docstring, "" if it has none."""
+
+    kind: str
+    question: str
+    answer: str
+    asker: str
+    why: str
+
+    def __str__(self) -> str:
+        cause = f"{self.asker}: {self.why}" if self.why else self.asker
+        return f"{self.kind}: {self.question} is {self.answer}    # {cause}"
+
+
+@dataclass
+class Decisions:
+    """The questions so far. What is kept is cheap; texts are made when somebody reads them."""
+
+    # (kind, relation or None, one side, other side, who asked) → the answer
+    found: dict[Any, Any] = field(default_factory=dict)
+
+    def note(self, kind: str, relation: Any, sides: tuple[Any, ...], answer: Any) -> None:
+        """Keep a question, which whoever called into this room has asked."""
+        # formulas: to compare two `Size`s would be one more question
+        formulas = tuple(getattr(side, "expr", side) for side in sides)
+        if relation is not None and formulas[0] == formulas[1]:
+            return
+        self.found.setdefault((kind, relation, formulas, asking_code()), answer)
+
+    def told(self, text_of: Any, signs: dict[Any, str]) -> list[Decision]:
+        """All of them. text_of: writes a formula; signs: relation → `<=`."""
+        told = []
+        for (kind, relation, sides, code), answer in self.found.items():
+            sign = f" {signs[relation]} " if relation is not None else ""
+            question = sign.join(map(text_of, sides))
+            told.append(Decision(kind, question, str(answer), name_of(code), first_line(code)))
+        return list(dict.fromkeys(told))
+
+
+def asking_code() -> CodeType:
+    """The code of the innermost function that is not in this room, and has a name."""
+    frame = sys._getframe(2)
+    while frame.f_code.co_filename.startswith(HERE) or frame.f_code.co_name.startswith("<"):
+        assert frame.f_back is not None
+        frame = frame.f_back
+    return frame.f_code
+
+
+def name_of(code: CodeType) -> str:
+    """`scheduling/split.py, chunks`"""
+    path = os.path.relpath(code.co_filename, ROOT)
+    file = os.path.basename(path) if path.startswith("..") else path.replace(os.sep, "/")
+    return f"{file}, {code.co_qualname}"
+
+
+def first_line(code: CodeType) -> str:
+    """The first line of the docstring of a function whose code this is."""
+    text = code.co_consts[0] if code.co_consts else None
+    # until Python 3.12 a function without docstring begins with None; later a flag says whether there is one
+    has_docstring = sys.version_info < (3, 13) or code.co_flags & 0x4000000
+    return text.strip().splitlines()[0] if has_docstring and isinstance(text, str) and text else ""
