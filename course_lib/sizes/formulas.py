@@ -98,9 +98,16 @@ def between(sign: str) -> Callable[[sympy.Expr], str]:
     """The two parts of a formula with a sign between them."""
 
     def written(formula: sympy.Expr) -> str:
-        return f" {sign} ".join(map(as_factor, formula.args))
+        divided, divisor = formula.args
+        return f"{as_factor(divided)} {sign} {as_divisor(divisor)}"
 
     return written
+
+
+def as_divisor(formula: sympy.Expr) -> str:
+    """The text of what something is divided by. Python divides from left to right: `a // (2*b)` is not `a // 2*b`."""
+    text = as_factor(formula)
+    return f"({text})" if isinstance(formula, sympy.Mul) and not text.startswith("(") else text
 
 
 CALLS: dict[type, Callable[[sympy.Expr], str]] = {

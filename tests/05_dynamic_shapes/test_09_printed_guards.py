@@ -30,6 +30,9 @@ FORMS = [
     (sympy.Ge(2 * S0, 9), "x.shape[0] >= 5"),
     (sympy.Eq(Mod(S0, 2), 0), "x.shape[0] % 2 == 0"),
     (sympy.Le(-S0 + FloorDiv(S0, 2), -50), "(x.shape[0] + 1) // 2 >= 50"),
+    (sympy.Eq(Mod(S0 * S1, 2 * S2), 0), "x.shape[0]*x.shape[1] % (2*x.shape[2]) == 0"),
+    (sympy.Eq(FloorDiv(S0, 2 * S1), 3), "x.shape[0] // (2*x.shape[1]) == 3"),
+    (sympy.Eq(FloorDiv(S0, S1 + 1), 3), "x.shape[0] // (x.shape[1] + 1) == 3"),
     (sympy.Lt(S1, S0), "x.shape[0] > x.shape[1]"),
     (sympy.Lt(S0 - S1, 5), "x.shape[0] < x.shape[1] + 5"),
     (sympy.Ge(S1, 2, evaluate=False), "x.shape[1] >= 2"),
@@ -55,7 +58,8 @@ def formula(draw: Random, depth: int = 0) -> sympy.Expr:
     one, other = formula(draw, depth + 1), formula(draw, depth + 1)
     ways = {4: one - other, 5: one * other, 8: draw.choice([Max, Min])(one, other)}
     if kind == 6:
-        return FloorDiv(one, sympy.Integer(draw.choice([2, 2, 2, 3, 4])))
+        product = draw.choice(SYMBOLS) * draw.choice([1, 2, *SYMBOLS])
+        return FloorDiv(one, draw.choice([*map(sympy.Integer, (2, 2, 2, 3, 4)), product]))
     return ways.get(kind, one + other)
 
 
@@ -128,6 +132,23 @@ def test_printed_and_checked_guards_agree(f):
                     assert eval(guard.expr, given) == eval(checked, given), guard.expr
                 held = all(eval(guard.expr, {"x": x, "y": y}) for guard in guards)
                 assert held == (made.check.first_failure(f, x, y) is None)
+
+
+@pytest.mark.skipif(not installed(), reason="capture needs the frame hook")
+def test_a_size_that_is_divided_by_a_product():
+    def f(x, y):
+        parts = x.shape[0] // (2 * y.shape[0])
+        return torch.zeros(parts) + x.sum(), x.reshape(2 * y.shape[0], -1) * (
+            x.shape[0] % (3 * y.shape[0])
+        )
+
+    cl.reset()
+    compiled = cl.compile(f, dynamic=True)
+    with cl.record() as trace:
+        for m, n in ((24, 3), (30, 3), (28, 2), (60, 5)):
+            x, y = torch.randn(m), torch.randn(n)
+            torch.testing.assert_close(compiled(x, y), f(x, y))
+    assert not trace.of(cl.events.FellBack)
 
 
 @pytest.mark.skipif(not installed(), reason="capture needs the frame hook")
