@@ -277,7 +277,8 @@ class Pipeline:
         loops = dataclasses.replace(lowered, fixed=self.fixed)
         loops = scheduling.split_reductions(loops, is_for_gpu)
         if self.prints_streams(codegen):
-            loops = scheduling.stream_products(loops)
+            why_not = partial(runtime.why_no_stream, codegen=codegen)
+            loops = scheduling.stream_products(loops, why_not)
         if self.templates:
             choose = runtime.choose_templates
             loops = events.stage("templates", None, choose, loops, codegen, planned)
@@ -291,13 +292,13 @@ class Pipeline:
         return runtime.with_cuda_graphs(program, loops) if self.cudagraphs else program
 
     def prints_streams(self, codegen: str) -> bool:
-        """Can what is built here be a stream? Triton has no form of it yet, and a stage of a learner's does not know it."""
+        """Can what is built here be a stream? A stage of a learner's does not know it."""
         ours = Pipeline()
         is_ours = all(
             getattr(self, name) is getattr(ours, name)
             for name in ("lower", "fuse", "schedule", "plan", "build")
         )
-        return codegen in ("auto", "cpp") and is_ours
+        return codegen in ("auto", "cpp", "triton") and is_ours
 
     def specialize(
         self, gm: fx.GraphModule, build: Callable[[fx.GraphModule, list[Any]], Program]

@@ -24,7 +24,7 @@ if "triton" not in sys.modules and not torch.cuda.is_available():
     os.environ.setdefault("TRITON_INTERPRET", "1")
 
 from course_lib.runtime import corners  # for what they register
-from course_lib.runtime.compiled import CompiledGraph, build
+from course_lib.runtime.compiled import CompiledGraph, build, why_no_stream
 from course_lib.runtime.compiler import BackendMissing, CompileFailed
 from course_lib.runtime.cudagraphs import with_cuda_graphs
 from course_lib.runtime.gemm import choose_products

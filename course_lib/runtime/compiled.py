@@ -18,11 +18,16 @@ from course_lib import native
 from course_lib.codegen.cpp import cpp_source, prelude
 from course_lib.codegen.printer import KernelSource, identifier
 from course_lib.codegen.streamed import streamed_source, tiles
+from course_lib.codegen.streamed_triton import (
+    StreamSource,
+    streamed_triton_source,
+    why_not_in_triton,
+)
 from course_lib.codegen.triton import TritonSource, triton_source
 from course_lib.codegen.wrapper import Wrapper
 from course_lib.lowering.ir import LoopGraph
 from course_lib.runtime.compiler import build_library
-from course_lib.runtime.triton_runner import load_triton
+from course_lib.runtime.triton_runner import load_stream, load_triton
 from course_lib.scheduling.kernel import FusedKernel
 from course_lib.scheduling.streams import Streamed
 from course_lib.sizes import same
@@ -104,12 +109,12 @@ def print_kernels(
 
         name = identifier(kernel.name, taken)
         taken.add(name)
+        in_triton = is_in_triton(kernel, codegen)
         if isinstance(kernel, Streamed):
-            sources[kernel] = streamed_source(kernel, buffers, name)
+            print_stream = streamed_triton_source if in_triton else streamed_source
+            sources[kernel] = print_stream(kernel, buffers, name)
             continue
 
-        on_gpu = kernel.device.type == "cuda"
-        in_triton = codegen == "triton" or (codegen == "auto" and on_gpu)
         # Tiles are measured for one size.
         sizes_are_fixed = autotune and in_triton
         kernel_to_print = replace(kernel, fixed=None if sizes_are_fixed else graph.fixed)
@@ -119,20 +124,36 @@ def print_kernels(
     return sources
 
 
+def is_in_triton(kernel: OurKernel, codegen: str) -> bool:
+    """Is a kernel printed in Triton?"""
+    device = kernel.buffers[0].device if isinstance(kernel, Streamed) else kernel.device
+    return codegen == "triton" or (codegen == "auto" and device.type == "cuda")
+
+
+def why_no_stream(node: Streamed, codegen: str) -> str:
+    """Why the printer of this program has no form for a stream; empty if it has one."""
+    return why_not_in_triton(node) if is_in_triton(node, codegen) else ""
+
+
 def load_triton_kernels(
     graph: LoopGraph, sources: Mapping[OurKernel, KernelSource], autotune: bool
 ) -> dict[str, Callable[..., Any]]:
     """Each Triton kernel as a callable, under its name. With `autotune` the fastest tile is found on tensors like its buffers."""
 
-    def load(kernel: FusedKernel) -> tuple[str, Callable[..., Any]]:
+    def load(kernel: OurKernel) -> tuple[str, Callable[..., Any]]:
         source = sources[kernel]
+        if isinstance(kernel, Streamed):
+            assert isinstance(source, StreamSource)
+            return source.name, load_stream(source, kernel.buffers[0].device)
         assert isinstance(source, TritonSource)
         like = [graph.buffers[name] for name in source.buffers] if autotune else []
         return source.name, load_triton(source, kernel.device, like)
 
-    to_load = []
+    to_load: list[OurKernel] = []
     for kernel, source in sources.items():
-        if source.language == "triton" and isinstance(kernel, FusedKernel):
+        if source.language == "triton" and isinstance(kernel, Streamed):
+            to_load.append(kernel)
+        elif source.language == "triton":
             is_called = not any(same(loop.size, 0) for loop in kernel.rows)
             if is_called:
                 to_load.append(kernel)
@@ -157,7 +178,8 @@ def load_cpp_kernels(sources: Mapping[OurKernel, KernelSource]) -> Library:
         return Library({}, cached=False)
 
     # Products of tiles, if a kernel needs them
-    has_streams = any(isinstance(kernel, Streamed) for kernel in sources)
+    printed = sources.items()
+    has_streams = any(isinstance(k, Streamed) and source.language == "cpp" for k, source in printed)
     headers = [prelude(), tiles()] if has_streams else [prelude()]
     entry = build_library("\n".join([*headers, *(source.source for source in in_cpp)]))
     library = ctypes.CDLL(str(entry.path))

@@ -18,6 +18,7 @@ import sympy
 import torch
 
 from course_lib import config, native, simulator
+from course_lib.codegen.streamed_triton import StreamSource
 from course_lib.codegen.tilings import Choice
 from course_lib.codegen.triton import TritonSource
 from course_lib.codegen.triton_ops import POINTERS
@@ -71,6 +72,28 @@ def load_triton(
     if like:
         choice = tuned(source, like, on_gpu)
     return on_gpu(*choice)
+
+
+def load_stream(source: StreamSource, device: torch.device) -> Callable[..., None]:
+    """A stream as a callable on its buffers: it is given its table of walks, and flags from the small kernel before it."""
+    walk = load_triton(source, device)
+    table: list[torch.Tensor] = []
+    if source.table:
+        table.append(torch.tensor(source.table, dtype=torch.int32, device=device))
+    if source.look is None and not table:
+        return walk
+    if source.look is None:
+        return lambda *buffers: walk(*buffers, *table)
+
+    look = load_triton(source.look, device)
+    read = [source.buffers.index(name) for name in source.look.buffers]
+
+    def started(*buffers: torch.Tensor) -> None:
+        finite = torch.empty(source.flags, dtype=torch.int32, device=device)
+        look(*(buffers[n] for n in read), finite)
+        walk(*buffers, finite, *table)
+
+    return started
 
 
 def load_interpreted(

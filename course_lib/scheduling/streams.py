@@ -159,14 +159,23 @@ class NotAStream(Exception):
     """Nothing here that could be said: the operand is no product and no reduction of this program's."""
 
 
-def stream_products(graph: LoopGraph) -> LoopGraph:
-    """Put `Streamed` nodes in the place of products for which that can be. `graph.streams` tells of each."""
+def can_be_printed(stream: Streamed) -> str:
+    """Why a printer has no form for a stream: the C++ printer has one for each."""
+    return ""
+
+
+def stream_products(
+    graph: LoopGraph, why_not: Callable[[Streamed], str] = can_be_printed
+) -> LoopGraph:
+    """Put `Streamed` nodes in the place of products for which that can be. `graph.streams` tells of each.
+
+    `why_not` says why the printer cannot print one, or nothing if it can."""
     candidates = [node for node in graph.nodes if isinstance(node, ExternKernel)]
     candidates = list(filter(could_end_a_stream, candidates))
     if not candidates:
         return graph
 
-    finder = Finder(graph)
+    finder = Finder(graph, why_not)
     become: dict[Node, Node] = {}
     decisions: list[Decision] = []
     for node in candidates:
@@ -181,11 +190,10 @@ def stream_products(graph: LoopGraph) -> LoopGraph:
 
 
 def could_end_a_stream(node: ExternKernel) -> bool:
-    """A product of two matrices in a CPU's memory, or of many."""
+    """A product of two matrices, or of many."""
     if node.op not in PRODUCTS or len(node.args) != 2 or node.kwargs:
         return False
-    on_cpu = node.buffers[0].device.type == "cpu"
-    return on_cpu and all(view.dtype in FLOATS for view in node.args)
+    return all(view.dtype in FLOATS for view in node.args)
 
 
 class StreamBuilder(TreeBuilder):
@@ -231,8 +239,8 @@ class Producer:
 class Finder:
     """Knows who writes and who reads each buffer of a program."""
 
-    def __init__(self, graph: LoopGraph) -> None:
-        self.graph = graph
+    def __init__(self, graph: LoopGraph, why_not: Callable[[Streamed], str]) -> None:
+        self.graph, self.why_not = graph, why_not
         self.buffers = graph.buffers
         self.writer: dict[str, Node] = {}
         self.readers: dict[str, list[Node]] = {}
@@ -280,6 +288,8 @@ class Finder:
         matrix: Buffer = last.args[side].buffer
         try:
             found = Attempt(self, last, side).stream()
+            if reason := self.why_not(found):
+                raise Refused(reason)
         except NotAStream:
             return None
         except Refused as reason:
@@ -527,7 +537,7 @@ class Attempt:
         mine = (self.row.symbol, self.column.symbol)
         (out,) = node.buffers
         is_mine = (one, other) in (mine, mine[::-1])
-        if not is_mine or out.dtype not in FLOATS or out.device.type != "cpu":
+        if not is_mine or out.dtype not in FLOATS or out.device != self.last.buffers[0].device:
             return self.from_memory(out, index)
 
         *bias, left, right = node.args

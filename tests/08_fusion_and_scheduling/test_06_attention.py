@@ -186,12 +186,13 @@ def differs(compiled, function, inputs) -> str:
     return "" if off <= allowed else f"{off} from float64, where {allowed} is allowed"
 
 
+@pytest.mark.parametrize("codegen", ["cpp", "triton"])
 @pytest.mark.parametrize("name", STREAMS)
-def test_no_matrix_of_scores(name):
+def test_no_matrix_of_scores(name, codegen):
     torch.manual_seed(0)
     function, make = STREAMS[name]
     inputs = make()
-    compiled = compile_streamed(lambda *given: (function(*given),), *inputs)
+    compiled = compile_streamed(lambda *given: (function(*given),), *inputs, codegen=codegen)
     kernels = compiled.schedule.kernels
     (stream,) = [kernel for kernel in kernels if isinstance(kernel, Streamed)]
 
@@ -313,16 +314,17 @@ REFUSED = {
 }
 
 
+@pytest.mark.parametrize("codegen", ["cpp", "triton"])
 @pytest.mark.parametrize("name", REFUSED)
-def test_what_must_be_stored_says_why(name):
+def test_what_must_be_stored_says_why(name, codegen):
     function, reason = REFUSED[name]
     inputs = heads(rows=M), heads(), heads()
-    compiled = compile_streamed(function, *inputs)
+    compiled = compile_streamed(function, *inputs, codegen=codegen)
     assert not any(isinstance(kernel, Streamed) for kernel in compiled.schedule.kernels)
     said = [str(d.answer) for d in compiled.schedule.decisions if isinstance(d.answer, No)]
     assert any(reason in text for text in said), said
     for got, want in zip(compiled(*inputs), function(*inputs), strict=True):
-        torch.testing.assert_close(got, want, rtol=1e-3, atol=1e-4)
+        torch.testing.assert_close(got, want, rtol=1e-3, atol=1e-3)
 
 
 @pytest.mark.parametrize(
@@ -364,10 +366,11 @@ def test_training_is_as_it_was_and_says_why():
     assert any("kept for backward" in text for text in said), said
 
 
-def test_a_nan_or_an_infinite_score_is_eagers():
+@pytest.mark.parametrize("codegen", ["cpp", "triton"])
+def test_a_nan_or_an_infinite_score_is_eagers(codegen):
     q, k, v = heads(rows=M), heads(), heads()
     q[0, 0, 3, 2], q[0, 1, 5, 2], k[1, 1, 160] = float("nan"), INF, 1e30
-    compiled = compile_streamed(lambda *given: (plain(*given),), q, k, v)
+    compiled = compile_streamed(lambda *given: (plain(*given),), q, k, v, codegen=codegen)
     got, want = compiled(q, k, v)[0], plain(q, k, v)
     assert torch.equal(got.isnan(), want.isnan())
     torch.testing.assert_close(got, want, rtol=1e-4, atol=1e-5, equal_nan=True)
@@ -409,8 +412,9 @@ def test_blocks_that_a_formula_hides_are_left_out_and_no_others(name):
     assert left_out >= LEFT_OUT.get(name, 0)
 
 
+@pytest.mark.parametrize("codegen", ["cpp", "triton"])
 @pytest.mark.parametrize("name", ["causal", "window", "nothing"])
-def test_a_nan_among_values_that_a_mask_hides_is_eagers(name):
+def test_a_nan_among_values_that_a_mask_hides_is_eagers(name, codegen):
     mask = MASKS[name]
 
     def masked(q, k, v):
@@ -419,16 +423,17 @@ def test_a_nan_among_values_that_a_mask_hides_is_eagers(name):
     q, k, v = heads(rows=M), heads(), heads()
     v[0, 0, 190, 3], v[1, 1, 0, 7] = float("nan"), INF
     with small_tiles():
-        compiled = compile_streamed(masked, q, k, v)
-    assert "shown_from" in compiled.source
+        compiled = compile_streamed(masked, q, k, v, codegen=codegen)
+    assert ("shown_from" if codegen == "cpp" else "is_finite") in compiled.source
     got, want = compiled(q, k, v)[0], masked(q, k, v)[0]
     torch.testing.assert_close(got, want, rtol=1e-4, atol=1e-5, equal_nan=True)
 
 
+@pytest.mark.parametrize("codegen", ["cpp", "triton"])
 @pytest.mark.parametrize("start", [0, 30])
-def test_random_programs(start):
+def test_random_programs(start, codegen):
     """(`python tests/tools/random_attention.py --count 2000` runs as many as you have time for.)"""
-    outcomes = {seed: check(seed) for seed in range(start, start + 12)}
+    outcomes = {seed: check(seed, codegen) for seed in range(start, start + 12)}
     assert {seed: each.fault for seed, each in outcomes.items() if each.fault} == {}
     assert sum(each.is_stream for each in outcomes.values()) > 3
 

@@ -17,6 +17,7 @@ import contextlib
 import time
 from collections import Counter
 from dataclasses import dataclass, field
+from functools import partial
 from random import Random
 from unittest.mock import patch
 
@@ -24,7 +25,7 @@ import torch
 from back_half import traced
 
 from course_lib import autograd, lowering, runtime, scheduling
-from course_lib.codegen import streamed
+from course_lib.codegen import stream_walks, streamed
 from course_lib.scheduling import streams
 
 DTYPES = [torch.float32, torch.float32, torch.float16, torch.bfloat16]
@@ -286,7 +287,10 @@ class Writer:
 @contextlib.contextmanager
 def small_tiles():
     """Several blocks in each direction, for matrices of some dozens of rows."""
+    small = {256: stream_walks.walking_tile(16, 16, 2, 4)}
     with (
+        patch.object(stream_walks, "TILES_OF_HALVES", small),
+        patch.object(stream_walks, "TILES_OF_FLOATS", small),
         patch.object(streams, "MOST_IN_CACHES", 64),
         patch.object(streams, "FEWEST_IN_ALL", 64),
         patch.object(streamed, "ROWS", 12),
@@ -295,12 +299,14 @@ def small_tiles():
         yield
 
 
-def compile_streamed(function, *inputs):
+def compile_streamed(function, *inputs, codegen="auto"):
     """A `CompiledGraph`, with streams where they can be."""
     aten = traced(function, *inputs)
-    loops = scheduling.stream_products(lowering.lower(aten))
+    why_not = partial(runtime.why_no_stream, codegen=codegen)
+    loops = scheduling.stream_products(lowering.lower(aten), why_not)
     schedule = scheduling.schedule(loops)
-    compiled = runtime.build(loops, schedule, scheduling.plan(schedule, loops))
+    plan = scheduling.plan(schedule, loops)
+    compiled = runtime.build(loops, schedule, plan, codegen=codegen)
     compiled.run = autograd.finished(compiled.run, aten.meta["signature"], function)
     return compiled
 
@@ -338,12 +344,20 @@ class Outcome:
     fault: str = ""
 
 
-def check(seed: int) -> Outcome:
+def check(seed: int, codegen: str = "auto", device: str = "cpu") -> Outcome:
     """Compile and run one program."""
     program = Writer(seed).write()
-    function, inputs = program.function(), list(program.inputs.values())
+    with torch.device(device):  # positions are made there, too
+        return check_program(
+            program, codegen, [each.to(device) for each in program.inputs.values()]
+        )
+
+
+def check_program(program: Program, codegen: str, inputs: list[torch.Tensor]) -> Outcome:
+    """The same on these inputs."""
+    function = program.function()
     with small_tiles():
-        compiled = compile_streamed(function, *inputs)
+        compiled = compile_streamed(function, *inputs, codegen=codegen)
     kernels = compiled.schedule.kernels
     found = [kernel for kernel in kernels if isinstance(kernel, scheduling.Streamed)]
     answers = [d.answer for d in compiled.schedule.decisions if isinstance(d.answer, scheduling.No)]
@@ -367,14 +381,20 @@ def main() -> None:
     parser.add_argument("--start", type=int, default=0)
     parser.add_argument("--count", type=int, default=100)
     parser.add_argument("--seconds", type=float, default=float("inf"), help="stop after so long")
+    parser.add_argument("--codegen", default="auto", help='"triton": in its interpreter')
+    parser.add_argument("--device", default="cpu")
     parser.add_argument("--show", type=int, help="print the program of this seed, and its kernels")
     options = parser.parse_args()
     if options.show is not None:
         program = Writer(options.show).write()
         print(program.source)
         with small_tiles():
-            print(compile_streamed(program.function(), *program.inputs.values()).source)
-        print(check(options.show))
+            print(
+                compile_streamed(
+                    program.function(), *program.inputs.values(), codegen=options.codegen
+                ).source
+            )
+        print(check(options.show, options.codegen))
         return
 
     began, done, streamed_programs, faults = time.time(), 0, 0, {}
@@ -383,7 +403,7 @@ def main() -> None:
         if time.time() - began > options.seconds:
             break
         try:
-            outcome = check(seed)
+            outcome = check(seed, options.codegen, options.device)
         except Exception as error:
             outcome = Outcome(False, [], f"{type(error).__name__}: {error}")
         done += 1

@@ -1,0 +1,299 @@
+"""The trees of a stream as a GPU computes them best: exponentials as powers of two, positions as small integers.
+
+In:  a `Stream`, whose trees say what eager computes.
+Out: `StreamTrees`: the same values as trees with one more operation, `exponential`.
+
+    exp(x - m), where m is the maximum of x, and x is c * y     =  2 ** ((y - highest) * c * log2(e)),  highest = maximum of y
+
+A GPU has an instruction for 2 ** x and none for exp. The constant factor c of the scores goes into the one multiplication that
+this takes. Positions are int64 in a program; where they are known to be small they are int32 here, and floats without a detour.
+In PyTorch: `torch/_inductor/kernel/flex/templates/flex_attention.py.jinja` (`qk_scale`, `RCP_LN2`).
+"""
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+import numpy as np
+import sympy
+import torch
+
+from course_lib.lowering.ir import Buffer
+from course_lib.lowering.ops import substitute
+from course_lib.scheduling.blocks import EXACT, RULES, Knowledge
+from course_lib.scheduling.expressions import Expr, TreeBuilder
+from course_lib.scheduling.rescaling import RUNNING, Running, running_in, without_conversions
+from course_lib.scheduling.streams import Stream
+
+LOG2_E = math.log2(math.e)
+# Positions up to here are computed in 32 bits
+SMALL = 2**30
+INTEGERS = (torch.int32, torch.int64)
+OF_POSITIONS = frozenset("add sub mul neg abs minimum maximum".split())
+COMPARISONS = frozenset("lt le gt ge eq ne".split())
+# Nearly the largest float32, and what a sum of products of halves can be
+LARGEST = 1e38
+LARGEST_SCORE = {torch.float16: 2.0**40, torch.bfloat16: 2.0**128}
+
+
+@dataclass(frozen=True)
+class Logits:
+    """What a running maximum is of: `factor` times `tree`."""
+
+    tree: Expr
+    factor: float = 1.0
+    # Surely so small that 2 ** (tree * a - highest * a) has no infinity on the way
+    is_bounded: bool = False
+
+    @property
+    def power(self) -> float:
+        """The factor in the power of two."""
+        return self.factor * LOG2_E
+
+
+@dataclass(frozen=True)
+class Masks:
+    """Conditions about positions that hide scores: condition → the value for which a score is shown."""
+
+    shown: Mapping[Expr, bool] = field(default_factory=dict)
+
+    @staticmethod
+    def of(stream: Stream) -> "Masks":
+        """Those of all trees of a stream."""
+        found: dict[Expr, bool] = {}
+        for tree in stream.trees:
+            for node in tree.walk():
+                if node.op == "where" and is_of_positions(node.args[0]):
+                    yes, no = map(is_minus_infinity, node.args[1:])
+                    if yes != no:
+                        found[node.args[0]] = no
+        return Masks(found)
+
+
+class StreamTrees:
+    """Rewrites the trees of one stream. `masks`: those that hide nothing in the blocks that these trees are for."""
+
+    def __init__(
+        self, stream: Stream, buffers: Mapping[str, Buffer], masks: Masks | None = None
+    ) -> None:
+        self.stream = stream
+        self.masks = masks or Masks()
+        self.builder = TreeBuilder(buffers)
+        # A single block, the whole matrix: between which numbers each position lies
+        self.known = Knowledge(stream, stream.row.size, stream.column.size)
+        self.done: dict[Expr, Expr] = {}
+        self.logits: dict[Running, Logits] = {}
+
+    def of(self, tree: Expr) -> Expr:
+        """The tree that is printed for `tree`."""
+        if tree not in self.done:
+            self.done[tree] = self.rewritten(tree)
+        return self.done[tree]
+
+    def rewritten(self, tree: Expr) -> Expr:
+        """One operation, and those below it."""
+        if tree.op == "where" and tree.args[0] in self.masks.shown:
+            yes, no = tree.args[1:]
+            return self.of(yes if self.masks.shown[tree.args[0]] else no)
+        if tree.op == "exp" and (running := maximum_subtracted(tree)):
+            return self.builder.make(
+                "exponential", (self.logits_of(running).tree,), tree.dtype, running
+            )
+        # The place of a random number keeps its type, which the numbers depend on.
+        if tree.op == "random" or not tree.args:
+            return tree
+        if (small := self.about_positions(tree)) is not None:
+            return small
+
+        args = tuple(map(self.of, tree.args))
+        if tree.op == "logical_and" and is_true(args[1]):
+            return args[0]
+        if tree.op == "to_dtype" and args[0].op == "constant" and tree.dtype.is_floating_point:
+            return self.builder.constant(args[0].detail, tree.dtype)
+        if tree.op in ("mul", "truediv"):
+            return self.product(tree, args)
+        return tree if args == tree.args else self.remade(tree, args)
+
+    def remade(self, tree: Expr, args: tuple[Expr, ...]) -> Expr:
+        return self.builder.make(tree.op, args, tree.dtype, tree.detail)
+
+    def product(self, tree: Expr, args: tuple[Expr, ...]) -> Expr:
+        """Scores times a number, divided by another, are scores times one number."""
+        made = self.remade(tree, args)
+        if not depends_on_scores(made):
+            return made
+        inner, factor = factor_apart(made)
+        if factor == 1.0 or inner is made:
+            return inner
+        number = self.builder.make("constant", (), tree.dtype, factor)
+        return self.builder.make("mul", (inner, number), tree.dtype)
+
+    # --- exponentials
+
+    def logits_of(self, running: Running) -> Logits:
+        """What a maximum is of, without its constant factor."""
+        if running not in self.logits:
+            tree, factor = self.scaled(self.of(without_conversions(running.term)))
+            is_bounded = largest(tree) * factor * LOG2_E < LARGEST
+            self.logits[running] = Logits(tree, factor, is_bounded)
+        return self.logits[running]
+
+    def scaled(self, tree: Expr) -> tuple[Expr, float]:
+        """A value as another one times a number above 0. (-inf is -inf times any.)"""
+        inner, factor = factor_apart(tree)
+        if not 0 < factor < math.inf:
+            return tree, 1.0
+        if inner.op != "where":
+            return inner, factor
+
+        condition, yes, no = inner.args
+        if is_minus_infinity(no):
+            yes, inside = self.scaled(yes)
+        elif is_minus_infinity(yes):
+            no, inside = self.scaled(no)
+        else:
+            return inner, factor
+        return self.remade(inner, (condition, yes, no)), inside * factor
+
+    # --- positions
+
+    def about_positions(self, tree: Expr) -> Expr | None:
+        """A comparison or a float of positions, computed in 32 bits."""
+        if tree.op in COMPARISONS and tree.args[0].dtype in INTEGERS:
+            sides = [self.narrowed(each) for each in tree.args]
+            if all(sides):
+                return self.remade(tree, tuple(side for side in sides if side))
+        if tree.op == "to_dtype" and tree.args[0].dtype in INTEGERS:
+            (source,) = tree.args
+            if tree.dtype.is_floating_point and (floats := self.as_float(source)):
+                return self.builder.to_dtype(floats, tree.dtype)
+        return None
+
+    def narrowed(self, tree: Expr) -> Expr | None:
+        """The same integer as int32, if that is known to be large enough on the whole way."""
+        if not self.is_below(tree, SMALL):
+            return None
+        if tree.op == "to_dtype":
+            return self.narrowed(tree.args[0])
+        args = [self.narrowed(each) for each in tree.args]
+        if not all(args):
+            return None
+        operands = tuple(each for each in args if each)
+        return self.builder.make(tree.op, operands, torch.int32, tree.detail)
+
+    def as_float(self, tree: Expr) -> Expr | None:
+        """The same integer as a float32, if that is exact on the whole way: rows and columns become floats before they meet."""
+        if not self.is_below(tree, EXACT):
+            return None
+        if tree.op == "constant":
+            return self.builder.constant(float(tree.detail), torch.float32)
+        if tree.op == "to_dtype":
+            return self.as_float(tree.args[0])
+        if tree.op == "index_expr":
+            return self.builder.make("index_expr", (), torch.float32, tree.detail)
+        args = [self.as_float(each) for each in tree.args]
+        if not all(args):
+            return None
+        return self.builder.make(tree.op, tuple(each for each in args if each), torch.float32)
+
+    def is_below(self, tree: Expr, limit: int) -> bool:
+        """Is this an integer made of positions, and nearer to 0 than `limit`?"""
+        if tree.dtype not in INTEGERS:
+            return False
+        if tree.op not in OF_POSITIONS and tree.op not in ("constant", "index_expr", "to_dtype"):
+            return False
+        found = self.known.interval(tree)
+        largest = max(float(np.max(np.abs(end))) for end in (found.low, found.high))
+        return largest < limit
+
+    # --- operands of products
+
+    def renamed(self, tree: Expr, names: Mapping[sympy.Symbol, sympy.Symbol]) -> Expr:
+        """A tree of a factor, with other symbols for its loops."""
+        args = tuple(self.renamed(each, names) for each in tree.args)
+        if tree.op == "load":
+            buffer, index = tree.detail
+            return self.builder.make("load", args, tree.dtype, (buffer, substitute(index, names)))
+        if tree.op == "index_expr":
+            return self.builder.make("index_expr", args, tree.dtype, substitute(tree.detail, names))
+        return self.remade(tree, args)
+
+
+# --- questions
+
+
+def maximum_subtracted(tree: Expr) -> Running | None:
+    """Of exp(x - m), where m is the running maximum of x: m."""
+    difference = without_conversions(tree.args[0])
+    if difference.op != "sub":
+        return None
+    x, subtracted = map(without_conversions, difference.args)
+    is_maximum = subtracted.op == RUNNING and subtracted.detail.is_maximum
+    if not is_maximum or without_conversions(subtracted.detail.term) is not x:
+        return None
+    return subtracted.detail
+
+
+def factor_apart(tree: Expr) -> tuple[Expr, float]:
+    """A product as what it is without its constant factors, and these."""
+    if tree.op == "mul":
+        for one, other in (tree.args, tree.args[::-1]):
+            if is_finite_number(other):
+                inner, factor = factor_apart(one)
+                return inner, factor * number_of(other)
+    if tree.op == "truediv" and is_finite_number(tree.args[1]) and number_of(tree.args[1]):
+        inner, factor = factor_apart(tree.args[0])
+        return inner, factor / number_of(tree.args[1])
+    return tree, 1.0
+
+
+def is_finite_number(tree: Expr) -> bool:
+    return without_conversions(tree).op == "constant" and math.isfinite(number_of(tree))
+
+
+def number_of(tree: Expr) -> float:
+    return float(without_conversions(tree).detail)
+
+
+def is_minus_infinity(tree: Expr) -> bool:
+    tree = without_conversions(tree)
+    return tree.op == "constant" and tree.detail == -math.inf
+
+
+def is_true(tree: Expr) -> bool:
+    return tree.op == "constant" and tree.detail is True
+
+
+def is_of_positions(tree: Expr) -> bool:
+    """Is a condition made of nothing but positions and numbers, by operations that `blocks` has a rule for?"""
+    return all(
+        node.op in RULES or node.op in ("constant", "index_expr") for node in tree.walk()
+    ) and any(node.op == "index_expr" for node in tree.walk())
+
+
+def depends_on_scores(tree: Expr) -> bool:
+    """Does a value need an element of a product?"""
+    return any(node.op in ("scores", RUNNING, "exponential", "total") for node in tree.walk())
+
+
+def largest(tree: Expr) -> float:
+    """No number that this value can be is farther from 0. (-inf may be.)"""
+    if tree.op == "scores":
+        node, _ = tree.detail
+        return LARGEST_SCORE.get(node.buffers[0].dtype, math.inf)
+    if tree.op == "constant":
+        return 0.0 if tree.detail == -math.inf else abs(float(tree.detail))
+    if tree.op in ("tanh", "sigmoid"):
+        return 1.0
+    if tree.op in ("neg", "abs", "to_dtype"):
+        return largest(tree.args[0])
+    if tree.op == "where":
+        return max(map(largest, tree.args[1:]))
+    if tree.op == "mul":
+        return largest(tree.args[0]) * largest(tree.args[1])
+    return math.inf
+
+
+def needs_maximum_itself(trees: list[Expr], running: Running) -> bool:
+    """Is a maximum used otherwise than as what is subtracted before an exponential?"""
+    return any(running in running_in(tree) for tree in trees)

@@ -1,0 +1,189 @@
+"""How the programs of a stream's kernel share its matrix: which blocks of columns each of them walks along.
+
+In:  a `Stream`, and the conditions in it that hide scores (`stream_trees.Masks`).
+Out: a `StreamTiling`: a tile for each program, and the table of `Walk`s, one for each block of rows.
+
+        free_from  free_to                     . hidden: all scores are -inf, nothing is loaded
+    . . # # # # # # # \\ \\ . . .               # free: the mask changes nothing, so nobody computes it
+      first             last                   \\ cut: the mask is computed for each score
+
+In PyTorch: `torch/nn/attention/flex_attention.py`, `BlockMask` (`kv_indices` and `full_kv_indices`).
+"""
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from course_lib.codegen.stream_trees import Masks
+from course_lib.codegen.tilings import Choice, Tiling, divided_up
+from course_lib.lowering.indexing import power_of_two
+from course_lib.scheduling.blocks import Knowledge, shown_columns
+from course_lib.scheduling.streams import HALVES, Stream
+
+# `tl.dot` takes no smaller side
+LEAST_SIDE = 16
+
+
+def walking_tile(rows: int, columns: int, stages: int, warps: int) -> Choice:
+    """A block of rows, the columns of one step, and how many steps are fetched ahead."""
+    return Choice({"ROWS": rows, "COLUMNS": columns, "num_stages": stages}, warps)
+
+
+TILES_OF_HALVES = {
+    64: walking_tile(128, 64, 3, 4),
+    128: walking_tile(128, 64, 3, 8),
+    256: walking_tile(64, 32, 3, 4),
+}
+"""Longest row of q, k or v → the tile, where products are of halves. Measured: docs/measurements/gpu.md."""
+TILES_OF_FLOATS = {
+    64: walking_tile(64, 32, 2, 4),
+    128: walking_tile(32, 32, 2, 4),
+    256: walking_tile(16, 32, 2, 4),
+}
+"""The same for float32."""
+
+
+@dataclass(frozen=True)
+class Walk:
+    """The columns that the programs of one block of rows need."""
+
+    block: int
+    # Before `first` and from `last` on all is hidden; from `free_from` to `free_to` nothing is
+    first: int
+    free_from: int
+    free_to: int
+    last: int
+
+    @property
+    def numbers(self) -> list[int]:
+        """As the kernel's table has it."""
+        return [self.block, self.first, self.free_from, self.free_to, self.last]
+
+    @property
+    def length(self) -> int:
+        return self.last - self.first
+
+
+@dataclass(frozen=True)
+class StreamTiling(Tiling):
+    """A block of rows for each program, and one tile, which the source is printed for."""
+
+    tile: Choice = walking_tile(LEAST_SIDE, LEAST_SIDE, 1, 4)
+    # Matrices, and blocks of rows in each
+    matrices: int = 1
+    walks: tuple[Walk, ...] = ()
+
+    def meta(self, interpreted: bool) -> dict[str, int]:
+        return self.tile.meta
+
+    def programs(self, meta: Mapping[str, int]) -> Any:
+        return self.matrices * len(self.walks)
+
+    def warps(self, meta: Mapping[str, int]) -> int:
+        return self.tile.warps
+
+    # --- what the source needs to know
+
+    @property
+    def is_alike(self) -> bool:
+        """Do all blocks of rows have the same walk? Then there is no table."""
+        return len({tuple(walk.numbers[1:]) for walk in self.walks}) == 1
+
+    @property
+    def has_hidden(self) -> bool:
+        """Are there blocks that no program loads?"""
+        return any(walk.length < padded(self.columns, self.tile) for walk in self.walks)
+
+    @property
+    def has_free(self) -> bool:
+        return any(walk.free_from < walk.free_to for walk in self.walks)
+
+    @property
+    def has_cut(self) -> bool:
+        """Are there blocks in which the mask must be computed?"""
+        return any(walk.free_to - walk.free_from < walk.length for walk in self.walks)
+
+    @property
+    def table(self) -> list[int]:
+        return [number for walk in self.walks for number in walk.numbers]
+
+
+def padded(columns: int, tile: Choice) -> int:
+    """The end of the last block of columns."""
+    return int(divided_up(columns, tile.meta["COLUMNS"])) * tile.meta["COLUMNS"]
+
+
+def choose_stream_tiling(stream: Stream, masks: Masks, in_halves: bool) -> StreamTiling:
+    """The tile for a stream's sizes, and what each block of rows needs."""
+    tile = choose_tile(stream, in_halves)
+    matrices = math.prod(loop.size for loop in stream.batch)
+    return StreamTiling(
+        rows=matrices * stream.row.size,
+        columns=stream.column.size,
+        tile=tile,
+        matrices=matrices,
+        walks=tuple(walks_of(stream, masks, tile)),
+    )
+
+
+def choose_tile(stream: Stream, in_halves: bool) -> Choice:
+    """From the tables; smaller where a program has more than one product on each side, or the matrix is small."""
+    widths = [each.left.columns.size for each in stream.scores]
+    longest = max(stream.values.columns.size, *widths)
+    tiles = TILES_OF_HALVES if in_halves else TILES_OF_FLOATS
+    meta, warps = next(tile for most, tile in tiles.items() if longest <= most)
+
+    rows, columns = meta["ROWS"], meta["COLUMNS"]
+    if len(stream.scores) + len(stream.split.cores) > 2:
+        rows, columns = rows // 2, columns // 2
+    rows = max(LEAST_SIDE, min(rows, power_of_two(stream.row.size)))
+    columns = max(LEAST_SIDE, min(columns, power_of_two(stream.column.size)))
+    return walking_tile(rows, columns, meta["num_stages"], warps)
+
+
+def walks_of(stream: Stream, masks: Masks, tile: Choice) -> list[Walk]:
+    """What each block of rows needs; the longest walks first, so that the last programs to start are soon done."""
+    rows, columns = tile.meta["ROWS"], tile.meta["COLUMNS"]
+    end = padded(stream.column.size, tile)
+    free = free_blocks(stream, masks, rows, columns)
+    shown = shown_columns(stream, rows, columns) or [(0, end)] * len(free)
+
+    walks = []
+    for block, (first, last) in enumerate(shown):
+        start, stop = longest_run(free[block, first // columns : last // columns])
+        walks.append(Walk(block, first, first + start * columns, first + stop * columns, last))
+    return sorted(walks, key=lambda walk: -walk.length)
+
+
+def free_blocks(stream: Stream, masks: Masks, rows: int, columns: int) -> Any:
+    """For each block of rows and columns: is it full, and surely hides no mask anything in it?"""
+    known = Knowledge(stream, rows, columns)
+    free = np.ones(known.shape, dtype=bool)
+    if stream.column.size % columns:
+        free[:, -1] = False
+    for condition, shown in masks.shown.items():
+        interval = known.interval(condition)
+        free &= interval.surely if shown else interval.never
+    return free
+
+
+def longest_run(flags: Sequence[bool]) -> tuple[int, int]:
+    """Where the longest run of true values begins and ends."""
+    best, begin = (0, 0), 0
+    for n, flag in enumerate([*flags, False]):
+        if flag:
+            continue
+        if n - begin > best[1] - best[0]:
+            best = (begin, n)
+        begin = n + 1
+    return best
+
+
+def all_in_halves(stream: Stream) -> bool:
+    """Are all products of halves, so that tensor cores make them as they are?"""
+    trees = [tree for each in stream.scores for tree in (each.left.tree, each.right.tree)]
+    trees.append(stream.values.tree)
+    return all(tree.op == "to_dtype" and tree.args[0].dtype in HALVES for tree in trees)
