@@ -52,6 +52,8 @@ LOOKED_AT = 16 * 1024
 INFINITY = 'float("inf")'
 # Totals of 64 columns that fit into the registers of a program
 MOST_TOTALS = 8
+# How `tl.dot` multiplies float32 that must not be rounded to ten digits
+WHOLE_FLOATS = "ieee"
 LEAVES = frozenset("load constant index_expr scores running total exp".split())
 
 
@@ -369,7 +371,7 @@ class StreamedTriton(TritonOps):
         if total:
             arguments.append(total)
         if dtype == torch.float32:
-            precision = "tf32" if allows_tf32() else "ieee"
+            precision = "tf32" if allows_tf32() else WHOLE_FLOATS
             arguments.append(f'input_precision="{precision}"')
         return f"tl.dot({', '.join(arguments)})"
 

@@ -151,12 +151,14 @@ def load_triton_kernels(
 
     to_load: list[OurKernel] = []
     for kernel, source in sources.items():
-        if source.language == "triton" and isinstance(kernel, Streamed):
-            to_load.append(kernel)
-        elif source.language == "triton":
+        if source.language != "triton":
+            continue
+        # A stream has elements: it is refused where there are none.
+        is_called = isinstance(kernel, Streamed)
+        if isinstance(kernel, FusedKernel):
             is_called = not any(same(loop.size, 0) for loop in kernel.rows)
-            if is_called:
-                to_load.append(kernel)
+        if is_called:
+            to_load.append(kernel)
 
     # Most of what Triton does needs no lock of Python's. What is measured runs alone.
     with ThreadPoolExecutor(1 if autotune else None) as threads:

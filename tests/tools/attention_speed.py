@@ -1,9 +1,10 @@
 """Attention from plain code on a GPU: how long each compiler takes, and how much memory.
 
-    python tests/tools/attention_speed.py                    (a table: eager, torch.compile, ours, FlexAttention, SDPA)
-    python tests/tools/attention_speed.py --tiles            (our kernel with other tiles: `codegen/stream_walks.py` has the best)
+    python tests/tools/attention_speed.py                        (eager, torch.compile, ours, FlexAttention, SDPA)
+    python tests/tools/attention_speed.py --jobs tiles           (our kernel with other tiles: those of `codegen/stream_walks.py`)
 
-Values are compared with float64 first. Times are medians, everything in one process; memory is the peak over the inputs.
+Each variant is compiled in a process of its own, all at once. Then one after the other measures, while nothing else runs: values
+against float64 first, then the median time in turn, then the peak of memory over the inputs.
 """
 
 from __future__ import annotations
@@ -12,12 +13,13 @@ import argparse
 import itertools
 import json
 import math
+import os
 import statistics
+import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterable
-from concurrent.futures import ProcessPoolExecutor
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, field
 from multiprocessing import get_context
 from unittest.mock import patch
 
@@ -25,13 +27,14 @@ import torch
 from torch.nn import functional as F
 
 import course_lib as cl
-from course_lib.codegen import stream_walks
+from course_lib.codegen import stream_walks, streamed_triton
 from course_lib.pipeline import Pipeline
 
 INF = float("inf")
-numbers = itertools.count()
 WINDOW = 256
 CAP = 20.0
+numbers = itertools.count()
+Run = Callable[[], torch.Tensor]
 
 
 @dataclass
@@ -42,17 +45,19 @@ class Sizes:
     heads: int = 16
     length: int = 2048
     depth: int = 64
-    dtype: torch.dtype = torch.float16
+    dtype: str = "float16"
+    device: str = "cuda"
 
     def inputs(self, name: str) -> list[torch.Tensor]:
+        torch.manual_seed(0)
         shape = (self.batch, self.heads, self.length, self.depth)
-        made = [torch.randn(shape, device="cuda", dtype=self.dtype) for _ in range(3)]
+        how = {"device": self.device, "dtype": getattr(torch, self.dtype)}
+        made = [torch.randn(shape, **how) for _ in range(3)]
         if name == "alibi":
-            slopes = torch.arange(1, self.heads + 1, device="cuda").float()
+            slopes = torch.arange(1, self.heads + 1, device=self.device).float()
             made.append(torch.exp2(-8 * slopes / self.heads)[:, None, None])
         if name == "bias":
-            size = (self.heads, self.length, self.length)
-            made.append(torch.randn(size, device="cuda", dtype=self.dtype))
+            made.append(torch.randn((self.heads, self.length, self.length), **how))
         return made
 
 
@@ -99,15 +104,15 @@ VARIANTS = {
     "plain": plain,
     "causal": causal,
     "alibi": alibi,
-    "soft cap": soft_cap,
+    "soft_cap": soft_cap,
     "window": window,
     "bias": bias,
 }
 
-# --- others
+# --- by others
 
 
-def flex(name: str, inputs: list[torch.Tensor]) -> Callable[[], torch.Tensor]:
+def flex(name: str, inputs: list[torch.Tensor]) -> Run:
     """The same, written for FlexAttention."""
     from torch.nn.attention.flex_attention import create_block_mask, flex_attention
 
@@ -116,7 +121,7 @@ def flex(name: str, inputs: list[torch.Tensor]) -> Callable[[], torch.Tensor]:
     extra = others[0].flatten() if name == "alibi" else (others[0] if others else None)
     scores = {
         "alibi": lambda score, b, h, i, j: score - extra[h] * (i - j).abs(),
-        "soft cap": lambda score, b, h, i, j: CAP * torch.tanh(score / CAP),
+        "soft_cap": lambda score, b, h, i, j: CAP * torch.tanh(score / CAP),
         "bias": lambda score, b, h, i, j: score + extra[h, i, j],
     }
     masks = {
@@ -128,12 +133,13 @@ def flex(name: str, inputs: list[torch.Tensor]) -> Callable[[], torch.Tensor]:
         options["score_mod"] = scores[name]
     if name in masks:
         length = q.shape[-2]
-        options["block_mask"] = create_block_mask(masks[name], None, None, length, length)
+        made = create_block_mask(masks[name], None, None, length, length, device=q.device)
+        options["block_mask"] = made
     return lambda: attention(q, k, v, **options)
 
 
-def sdpa(name: str, inputs: list[torch.Tensor]) -> Callable[[], torch.Tensor] | None:
-    """The library's own, where it can say it without a matrix."""
+def sdpa(name: str, inputs: list[torch.Tensor]) -> Run | None:
+    """The library's own, where it can say it."""
     q, k, v, *others = inputs
     if name == "plain":
         return lambda: F.scaled_dot_product_attention(q, k, v)
@@ -145,21 +151,68 @@ def sdpa(name: str, inputs: list[torch.Tensor]) -> Callable[[], torch.Tensor] | 
     return None
 
 
-def called(function: Callable[..., torch.Tensor], inputs: list[torch.Tensor]):
+def again(function):
+    """The same function as another one: each is compiled by itself."""
+    code = function.__code__.replace(co_name=f"{function.__name__}_{next(numbers)}")
+    return type(function)(code, function.__globals__, code.co_name)
+
+
+def compiled_by(what: str, name: str, inputs: list[torch.Tensor]) -> Run | None:
+    """A variant under one compiler. `before`: ours, without streams. `ours 128 64 3 4`: with this tile."""
+    function = again(VARIANTS[name])
+    if what == "flex":
+        return flex(name, inputs)
+    if what == "sdpa":
+        return sdpa(name, inputs)
+    if what == "torch.compile":
+        function = torch.compile(function, dynamic=False)
+    elif what != "eager":
+        function = cl.compile(function)
     return lambda: function(*inputs)
+
+
+def first_call(what: str, run: Run) -> None:
+    """Compile it."""
+    kind, *tile = what.split()
+    patches = []
+    if kind == "before":
+        patches.append(patch.object(Pipeline, "prints_streams", lambda self, codegen: False))
+    if kind == "tf32x3":
+        patches.append(patch.object(streamed_triton, "WHOLE_FLOATS", "tf32x3"))
+    if tile:
+        rows, columns, stages, warps = map(int, tile)
+        only = {256: stream_walks.walking_tile(rows, columns, stages, warps)}
+        patches.append(patch.object(stream_walks, "TILES_OF_HALVES", only))
+        patches.append(patch.object(stream_walks, "TILES_OF_FLOATS", only))
+
+    for each in patches:
+        each.start()
+    try:
+        run()
+    finally:
+        for each in patches:
+            each.stop()
 
 
 # --- measuring
 
 
-def milliseconds(run: Callable[[], torch.Tensor]) -> float:
+def milliseconds(run: Run, device: str) -> float:
+    """The median, each run with an empty cache."""
+    if device == "cpu":
+        began = time.perf_counter()
+        run()
+        return 1e3 * (time.perf_counter() - began)
+
     from triton.testing import do_bench
 
-    return float(do_bench(run, warmup=20, rep=100, return_mode="median"))
+    return float(do_bench(run, warmup=10, rep=60, return_mode="median"))
 
 
-def peak(run: Callable[[], torch.Tensor]) -> float:
+def peak(run: Run, device: str) -> float:
     """MB over what was there before."""
+    if device == "cpu":
+        return 0.0
     torch.cuda.synchronize()
     torch.cuda.reset_peak_memory_stats()
     before = torch.cuda.memory_allocated()
@@ -183,155 +236,188 @@ def exactly(name: str, inputs: list[torch.Tensor]) -> torch.Tensor:
     return torch.cat(parts)
 
 
-def timed(what: str, run: Callable[[], torch.Tensor], exact: torch.Tensor, eager: float) -> dict:
-    """Values first: nothing that is wrong is timed."""
-    began = time.time()
-    off = error(run(), exact)
-    first = time.time() - began
-    # (Eager's own error is 0 in nothing but float64.)
-    if not off <= 2 * max(eager, 1e-7):
-        print(f"  {what} is WRONG: {off:.3g} from float64, eager {eager:.3g}", flush=True)
-    found = {"ms": milliseconds(run), "mb": peak(run), "error": off, "first_s": first}
-    print(f"  {what:14} {found['ms']:.3f} ms {found['mb']:7.0f} MB  error {off:.2e}", flush=True)
-    return found
+@dataclass
+class Job:
+    """A variant, and under which compilers."""
+
+    name: str
+    whose: list[str]
+    sizes: Sizes = field(default_factory=Sizes)
+
+    @property
+    def label(self) -> str:
+        sizes = self.sizes
+        shape = f"{sizes.batch}x{sizes.heads}x{sizes.length}x{sizes.depth}"
+        return f"{self.name} {sizes.dtype} {shape}"
+
+
+@dataclass
+class Number:
+    """What was measured."""
+
+    job: str
+    what: str
+    ms: float
+    mb: float
+    error: float
+    eager_error: float
+    first_call_s: float
+
+    def __str__(self) -> str:
+        wrong = "" if self.error <= 2 * max(self.eager_error, 1e-7) else "  WRONG"
+        return (
+            f"{self.ms:8.3f} ms {self.mb:7.0f} MB  error {self.error:.1e} (eager {self.eager_error:.1e})"
+            f"  {self.what}, first call {self.first_call_s:.0f} s{wrong}"
+        )
 
 
 @torch.no_grad()
-def table(sizes: Sizes, names: Iterable[str], whose: Iterable[str]) -> dict:
-    """Every variant under every compiler."""
-    results: dict[str, dict] = {}
-    for name in names:
-        torch.manual_seed(0)
-        inputs = sizes.inputs(name)
-        function = VARIANTS[name]
-        exact = exactly(name, inputs)
-        eager = error(function(*inputs), exact)
-        torch._dynamo.reset()
-        runs = {
-            "eager": called(function, inputs),
-            "torch.compile": called(torch.compile(function, dynamic=False), inputs),
-            "ours": called(cl.compile(function), inputs),
-            "before": called(cl.compile(again(function)), inputs),
-            "flex": flex(name, inputs),
-            "sdpa": sdpa(name, inputs),
-        }
-        print(f"{name}, {sizes}", flush=True)
-        found = results[name] = {}
-        for what in whose:
-            run = runs[what]
-            if run is None:
-                continue
-            streams = what != "before"
-            with patch.object(Pipeline, "prints_streams", lambda self, codegen, s=streams: s):
-                try:
-                    found[what] = timed(what, run, exact, eager)
-                except Exception as problem:
-                    print(f"  {what}: {type(problem).__name__}: {str(problem)[:300]}", flush=True)
-    return results
-
-
-def again(function):
-    """The same function as another one: each is compiled by itself."""
-    code = function.__code__.replace(co_name=f"{function.__name__}_{next(numbers)}")
-    return type(function)(code, function.__globals__, code.co_name)
-
-
-# --- tiles
-
-
-def tiles_to_try(sizes: Sizes) -> list[stream_walks.Choice]:
-    """Rows, columns, stages, warps."""
-    if sizes.dtype == torch.float32:
-        tried = [(64, 32, 2, 4), (128, 32, 2, 8), (64, 64, 2, 8), (32, 32, 2, 4)]
-    elif sizes.depth <= 64:
-        tried = [(128, 64, 3, 4), (128, 128, 3, 8), (64, 64, 3, 4), (128, 64, 3, 8),
-                 (128, 64, 2, 4), (64, 128, 3, 4), (128, 128, 2, 8), (128, 64, 4, 4), (128, 32, 4, 4),
-                 (64, 64, 4, 4)]  # fmt: skip
-    elif sizes.depth <= 128:
-        tried = [(128, 64, 3, 8), (128, 64, 2, 8), (128, 128, 2, 8), (64, 64, 3, 4), (64, 64, 2, 4), (128, 32, 3, 4)]  # fmt: skip
-    else:
-        tried = [(64, 32, 3, 4), (64, 64, 2, 4), (128, 32, 2, 8), (128, 64, 2, 8), (64, 64, 2, 8)]
-    return [stream_walks.walking_tile(*each) for each in tried]
-
-
-@torch.no_grad()
-def with_tile(job: tuple[Sizes, str, stream_walks.Choice]) -> Callable[[], torch.Tensor]:
-    """Our kernel with this tile, compiled."""
-    sizes, name, tile = job
-    torch.manual_seed(0)
-    tables = {"TILES_OF_HALVES": {256: tile}, "TILES_OF_FLOATS": {256: tile}}
-    run = called(cl.compile(again(VARIANTS[name])), sizes.inputs(name))
-    with patch.multiple(stream_walks, **tables):
-        run()
-    return run
-
-
-def warm(job: tuple[Sizes, str, stream_walks.Choice]) -> str:
-    """Fills Triton's cache on disk, in a process of its own."""
-    try:
-        with_tile(job)
-        return ""
-    except Exception as problem:
-        return f"{job[1]} {job[2]}: {type(problem).__name__}: {str(problem)[-300:]}"
-
-
-def try_tiles(all_sizes: list[tuple[Sizes, list[str]]]) -> dict:
-    """Milliseconds of each variant with each tile."""
-    jobs = [(s, name, tile) for s, names in all_sizes for name in names for tile in tiles_to_try(s)]
-    with ProcessPoolExecutor(12, mp_context=get_context("spawn")) as pool:
-        for problem in pool.map(warm, jobs):
-            if problem:
-                print(problem, flush=True)
-
-    found: dict[str, float] = {}
-    for job in jobs:
-        sizes, name, tile = job
-        label = f"{sizes.dtype} d{sizes.depth} {name}: {tile}, stages {tile.meta['num_stages']}"
+def work(job: Job, connection) -> None:
+    """One process: compile all, say so, wait, measure."""
+    runs: dict[str, Run] = {}
+    took: dict[str, float] = {}
+    inputs = job.sizes.inputs(job.name)
+    for what in job.whose:
+        began = time.time()
         try:
-            with torch.no_grad():
-                run = with_tile(job)
-                times = [milliseconds(run) for _ in range(2)]
-            found[label] = statistics.median(times)
-            print(f"{found[label]:.3f}  {label}", flush=True)
+            run = compiled_by(what, job.name, inputs)
+            if run:
+                first_call(what, run)
+                runs[what] = run
         except Exception as problem:
-            print(f"  -    {label}: {type(problem).__name__}", flush=True)
+            text = f"{job.label}, {what}: {type(problem).__name__}: {str(problem)[-400:]}"
+            connection.send(text)
+        took[what] = time.time() - began
+
+    exact = exactly(job.name, inputs)
+    eager = error(VARIANTS[job.name](*inputs), exact)
+    connection.send(None)
+    connection.recv()
+
+    device = job.sizes.device
+    for what, run in runs.items():
+        off = error(run(), exact)
+        number = Number(
+            job.label, what, milliseconds(run, device), peak(run, device), off, eager, took[what]
+        )
+        connection.send(number)
+    connection.send(None)
+
+
+def received(connection, most: float) -> list:
+    """What a process says until it says None. One that dies or takes too long has said all."""
+    found = []
+    end = time.time() + most
+    try:
+        while connection.poll(max(0.1, end - time.time())):
+            said = connection.recv()
+            if said is None:
+                return found
+            found.append(said)
+        print("a process takes too long", flush=True)
+    except EOFError:
+        print("a process died", flush=True)
     return found
+
+
+def measure(jobs: list[Job], beside: list[str], most: float) -> list[Number]:
+    """All jobs. `beside`: commands that run while the jobs compile."""
+    began = time.time()
+    context = get_context("spawn")
+    processes = []
+    for job in jobs:
+        mine, theirs = context.Pipe()
+        process = context.Process(target=work, args=(job, theirs), daemon=True)
+        process.start()
+        theirs.close()
+        processes.append((job, process, mine))
+    others = [subprocess.Popen(command.split()) for command in beside]
+
+    for _, _, connection in processes:
+        for problem in received(connection, began + most - time.time()):
+            print(problem, flush=True)
+    for other in others:
+        other.terminate()
+        other.wait()
+    print(f"compiled after {time.time() - began:.0f} s", flush=True)
+
+    numbers: list[Number] = []
+    for job, process, connection in processes:
+        print(job.label, flush=True)
+        try:
+            connection.send("now")
+            for number in received(connection, 30):
+                print(number, flush=True)
+                numbers.append(number)
+        except OSError:
+            print("  has died", flush=True)
+        process.join(1)
+    print(f"measured after {time.time() - began:.0f} s", flush=True)
+    return numbers
+
+
+WHOSE = ["ours", "sdpa", "torch.compile", "flex", "eager"]
+TILES = {
+    64: ["128 64 3 4", "128 128 3 8", "64 64 3 4", "128 64 3 8", "128 64 4 4", "128 128 2 8", "64 128 3 4",
+         "128 32 4 4", "64 64 4 4"],
+    128: ["128 64 3 8", "128 64 2 8", "128 128 2 8", "64 64 3 4", "64 64 2 4", "128 32 3 4"],
+    256: ["64 32 3 4", "64 64 2 4", "128 32 2 8", "128 64 2 8"],
+}  # fmt: skip
+
+
+def jobs_of(kind: str, sizes: Sizes, names: list[str]) -> list[Job]:
+    """Which jobs a word stands for."""
+    if kind == "table":
+        return [Job(name, WHOSE, sizes) for name in names]
+    if kind == "tiles":
+        tiles = [f"ours {tile}" for tile in TILES[max(64, sizes.depth)]]
+        return [Job(name, tiles, sizes) for name in names]
+    if kind == "floats":
+        small = Sizes(1, 8, sizes.length, 64, "float32", sizes.device)
+        tiles = ["ours 64 32 2 4", "ours 128 32 2 8", "tf32x3 64 64 2 4", "tf32x3 128 64 2 8"]
+        return [Job("plain", ["before", "ours", "tf32x3", *tiles], small)]
+    depth = int(kind.removeprefix("d"))
+    deep = Sizes(4, 1024 // depth, sizes.length, depth, "bfloat16", sizes.device)
+    return jobs_of("tiles", deep, ["causal"]) + [Job("plain", ["ours", "sdpa", "flex"], deep)]
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--tiles", action="store_true")
+    parser.add_argument("--jobs", default="table", help="table,tiles,floats,d128,d256")
     parser.add_argument("--save", help="a file for the numbers, as JSON")
-    parser.add_argument("--whose", default="eager,torch.compile,ours,flex,sdpa")
     parser.add_argument("--variants", default=",".join(VARIANTS))
+    parser.add_argument("--tiled", default="plain,causal", help="variants for `tiles`")
     parser.add_argument("--length", type=int, default=2048)
     parser.add_argument("--depth", type=int, default=64)
-    parser.add_argument("--dtype", default="float16")
+    parser.add_argument("--device", default="cuda")
+    parser.add_argument("--most", type=float, default=300, help="seconds to wait for compilers")
+    parser.add_argument("--beside", action="append", default=[], help="a command to run meanwhile")
     options = parser.parse_args()
 
-    print(sys.version.split()[0], torch.__version__, torch.cuda.get_device_name(), flush=True)
-    names = options.variants.split(",")
-    dtype = getattr(torch, options.dtype)
-    sizes = Sizes(length=options.length, depth=options.depth, dtype=dtype)
-    if options.tiles:
-        deep = Sizes(heads=8, depth=128, dtype=torch.bfloat16)
-        deeper = Sizes(heads=4, depth=256, dtype=torch.bfloat16)
-        floats = Sizes(batch=1, heads=8, dtype=torch.float32)
-        jobs = [(sizes, names), (deep, ["plain", "causal"])]
-        jobs += [(deeper, ["plain", "causal"]), (floats, ["plain"])]
-        found = try_tiles(jobs)
-    else:
-        found = table(sizes, names, options.whose.split(","))
-        ratios = [each["torch.compile"]["ms"] / each["ours"]["ms"] for each in found.values()
-                  if {"torch.compile", "ours"} <= each.keys()]  # fmt: skip
-        if ratios:
-            mean = math.exp(statistics.fmean(map(math.log, ratios)))
-            print(f"torch.compile / ours, geometric mean: {mean:.2f}", flush=True)
+    # Each process compiles by itself.
+    os.environ["TORCHINDUCTOR_COMPILE_THREADS"] = "1"
+    print(sys.version.split()[0], torch.__version__, flush=True)
+    sizes = Sizes(length=options.length, depth=options.depth, device=options.device)
+    jobs: list[Job] = []
+    for kind in options.jobs.split(","):
+        chosen = options.tiled if kind == "tiles" else options.variants
+        jobs += jobs_of(kind, sizes, chosen.split(","))
+    found = measure(jobs, options.beside, options.most)
+
+    times = {(number.job, number.what): number.ms for number in found}
+    ratios = [
+        time / times[job, "ours"]
+        for (job, what), time in times.items()
+        if what == "torch.compile" and (job, "ours") in times
+    ]
+    if ratios:
+        mean = math.exp(statistics.fmean(map(math.log, ratios)))
+        print(f"torch.compile / ours, geometric mean: {mean:.2f}", flush=True)
     if options.save:
         with open(options.save, "w") as file:
-            json.dump(found, file, indent=1)
+            json.dump([vars(number) for number in found], file, indent=1)
 
 
 if __name__ == "__main__":
