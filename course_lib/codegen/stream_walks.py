@@ -1,7 +1,7 @@
 """How the programs of a stream's kernel share its matrix: which blocks of columns each of them walks along.
 
 In:  a `Stream`, and the conditions in it that hide scores (`stream_trees.Masks`).
-Out: a `StreamTiling`: a tile for each program, and the table of `Walk`s, one for each block of rows.
+Out: a `StreamTiling`: a tile for each program, and a `Walk` for each block of rows.
 
         free_from  free_to                     . hidden: all scores are -inf, nothing is loaded
     . . # # # # # # # \\ \\ . . .               # free: the mask changes nothing, so nobody computes it
@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+import torch
 
 from course_lib.codegen.stream_trees import Masks
 from course_lib.codegen.tilings import Choice, Tiling, divided_up
@@ -33,24 +34,22 @@ def walking_tile(rows: int, columns: int, stages: int, warps: int) -> Choice:
 
 
 TILES_OF_HALVES = {
-    64: walking_tile(128, 64, 3, 4),
-    128: walking_tile(128, 64, 3, 8),
+    64: walking_tile(64, 64, 3, 4),
+    128: walking_tile(64, 64, 3, 4),
     256: walking_tile(64, 32, 3, 4),
 }
 """Longest row of q, k or v → the tile, where products are of halves. Measured: docs/measurements/gpu.md."""
 TILES_OF_FLOATS = {
-    64: walking_tile(64, 32, 2, 4),
-    128: walking_tile(32, 32, 2, 4),
-    256: walking_tile(16, 32, 2, 4),
+    64: walking_tile(128, 64, 2, 8),
+    128: walking_tile(128, 32, 2, 8),
 }
-"""The same for float32."""
+"""The same for float32. Longer rows take so many registers that two calls of the library are faster."""
 
 
 @dataclass(frozen=True)
 class Walk:
     """The columns that the programs of one block of rows need."""
 
-    block: int
     # Before `first` and from `last` on all is hidden; from `free_from` to `free_to` nothing is
     first: int
     free_from: int
@@ -58,13 +57,59 @@ class Walk:
     last: int
 
     @property
-    def numbers(self) -> list[int]:
-        """As the kernel's table has it."""
-        return [self.block, self.first, self.free_from, self.free_to, self.last]
+    def ends(self) -> list[int]:
+        """As the kernel's table has them."""
+        return [self.first, self.free_from, self.free_to, self.last]
 
     @property
     def length(self) -> int:
         return self.last - self.first
+
+
+@dataclass(frozen=True)
+class Line:
+    """An end of each block's walk, if it is slope * block + offset, cut off at two numbers."""
+
+    slope: int
+    offset: int
+    low: int
+    high: int
+
+    def at(self, blocks: Any) -> Any:
+        return np.clip(self.slope * blocks + self.offset, self.low, self.high)
+
+    def __str__(self) -> str:
+        if self.slope == 0:
+            return str(self.low)
+        text = f"block * {self.slope}"
+        if self.offset:
+            text += f" {'+' if self.offset > 0 else '-'} {abs(self.offset)}"
+        return text
+
+    def source(self, blocks: int) -> str:
+        """As Triton has it."""
+        text, values = str(self), self.slope * np.arange(blocks) + self.offset
+        if self.slope and values.min() < self.low:
+            text = f"tl.maximum({text}, {self.low})"
+        if self.slope and values.max() > self.high:
+            text = f"tl.minimum({text}, {self.high})"
+        return text
+
+    @staticmethod
+    def through(ends: Sequence[int]) -> "Line | None":
+        """The line that gives the end of every block, if there is one."""
+        values = np.asarray(ends)
+        blocks, low, high = np.arange(len(values)), int(values.min()), int(values.max())
+        if low == high:
+            return Line(0, low, low, high)
+
+        steps = np.diff(values)
+        for block in np.nonzero(steps)[0]:
+            slope = int(steps[block])
+            line = Line(slope, int(values[block]) - slope * int(block), low, high)
+            if np.array_equal(line.at(blocks), values):
+                return line
+        return None
 
 
 @dataclass(frozen=True)
@@ -88,9 +133,15 @@ class StreamTiling(Tiling):
     # --- what the source needs to know
 
     @property
-    def is_alike(self) -> bool:
-        """Do all blocks of rows have the same walk? Then there is no table."""
-        return len({tuple(walk.numbers[1:]) for walk in self.walks}) == 1
+    def lines(self) -> list[Line] | None:
+        """The four ends as formulas; without them there is a table."""
+        found = [Line.through(ends) for ends in zip(*(w.ends for w in self.walks), strict=True)]
+        return [line for line in found if line] if all(found) else None
+
+    @property
+    def starts_last(self) -> bool:
+        """Do the last rows have the longest walk? Then they come first, so that the last programs to start are soon done."""
+        return self.walks[-1].length > self.walks[0].length
 
     @property
     def has_hidden(self) -> bool:
@@ -108,7 +159,8 @@ class StreamTiling(Tiling):
 
     @property
     def table(self) -> list[int]:
-        return [number for walk in self.walks for number in walk.numbers]
+        """Four ends for each block."""
+        return [end for walk in self.walks for end in walk.ends]
 
 
 def padded(columns: int, tile: Choice) -> int:
@@ -116,9 +168,11 @@ def padded(columns: int, tile: Choice) -> int:
     return int(divided_up(columns, tile.meta["COLUMNS"])) * tile.meta["COLUMNS"]
 
 
-def choose_stream_tiling(stream: Stream, masks: Masks, in_halves: bool) -> StreamTiling:
+def choose_stream_tiling(
+    stream: Stream, masks: Masks, in_halves: bool, device: torch.device
+) -> StreamTiling:
     """The tile for a stream's sizes, and what each block of rows needs."""
-    tile = choose_tile(stream, in_halves)
+    tile = fitting(choose_tile(stream, in_halves), stream, in_halves, memory_of(device))
     matrices = math.prod(loop.size for loop in stream.batch)
     return StreamTiling(
         rows=matrices * stream.row.size,
@@ -131,9 +185,8 @@ def choose_stream_tiling(stream: Stream, masks: Masks, in_halves: bool) -> Strea
 
 def choose_tile(stream: Stream, in_halves: bool) -> Choice:
     """From the tables; smaller where a program has more than one product on each side, or the matrix is small."""
-    widths = [each.left.columns.size for each in stream.scores]
-    longest = max(stream.values.columns.size, *widths)
     tiles = TILES_OF_HALVES if in_halves else TILES_OF_FLOATS
+    longest = longest_operand(stream)
     meta, warps = next(tile for most, tile in tiles.items() if longest <= most)
 
     rows, columns = meta["ROWS"], meta["COLUMNS"]
@@ -144,8 +197,42 @@ def choose_tile(stream: Stream, in_halves: bool) -> Choice:
     return walking_tile(rows, columns, meta["num_stages"], warps)
 
 
+def longest_operand(stream: Stream) -> int:
+    """The longest row of q, k or v."""
+    widths = [each.left.columns.size for each in stream.scores]
+    return max(stream.values.columns.size, *widths)
+
+
+def fitting(tile: Choice, stream: Stream, in_halves: bool, room: float) -> Choice:
+    """The tile, with fewer steps ahead and fewer columns until its operands lie in the memory that a program may have."""
+    meta, warps = tile
+    rows, columns, stages = meta["ROWS"], meta["COLUMNS"], meta["num_stages"]
+    depths = [power_of_two(each.left.columns.size) for each in stream.scores]
+    of_column = sum(depths) + power_of_two(stream.values.columns.size)
+    of_element = 2 if in_halves else 4
+
+    while (rows * sum(depths) + stages * columns * of_column) * of_element > room:
+        if stages > 1:
+            stages -= 1
+        elif columns > LEAST_SIDE:
+            columns //= 2
+        elif rows > LEAST_SIDE:
+            rows //= 2
+        else:
+            break
+    return walking_tile(rows, columns, stages, warps)
+
+
+def memory_of(device: torch.device) -> float:
+    """Bytes of fast memory that one program may have on this GPU."""
+    if device.type != "cuda" or not torch.cuda.is_available():
+        return math.inf
+    properties = torch.cuda.get_device_properties(device)
+    return float(getattr(properties, "shared_memory_per_block_optin", math.inf))
+
+
 def walks_of(stream: Stream, masks: Masks, tile: Choice) -> list[Walk]:
-    """What each block of rows needs; the longest walks first, so that the last programs to start are soon done."""
+    """What each block of rows needs."""
     rows, columns = tile.meta["ROWS"], tile.meta["COLUMNS"]
     end = padded(stream.column.size, tile)
     free = free_blocks(stream, masks, rows, columns)
@@ -154,8 +241,8 @@ def walks_of(stream: Stream, masks: Masks, tile: Choice) -> list[Walk]:
     walks = []
     for block, (first, last) in enumerate(shown):
         start, stop = longest_run(free[block, first // columns : last // columns])
-        walks.append(Walk(block, first, first + start * columns, first + stop * columns, last))
-    return sorted(walks, key=lambda walk: -walk.length)
+        walks.append(Walk(first, first + start * columns, first + stop * columns, last))
+    return walks
 
 
 def free_blocks(stream: Stream, masks: Masks, rows: int, columns: int) -> Any:

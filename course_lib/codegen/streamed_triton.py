@@ -30,7 +30,14 @@ from course_lib.codegen.stream_trees import (
     maximum_subtracted,
     needs_maximum_itself,
 )
-from course_lib.codegen.stream_walks import LEAST_SIDE, all_in_halves, choose_stream_tiling, padded
+from course_lib.codegen.stream_walks import (
+    LEAST_SIDE,
+    TILES_OF_FLOATS,
+    all_in_halves,
+    choose_stream_tiling,
+    longest_operand,
+    padded,
+)
 from course_lib.codegen.tilings import Tiling, divided_up
 from course_lib.codegen.triton import TritonSource
 from course_lib.codegen.triton_ops import HELPERS, KEEPS_NAN, POINTERS, RESERVED, RULES, TritonOps
@@ -47,13 +54,14 @@ from course_lib.scheduling.streams import HALVES, Factor, Scores, Stream, Stream
 
 NAMES = """program matrix block first last free_from free_to n0 place finite shown is_finite turn is_empty begin end
     columns_down""".split()
+ENDS = "first", "free_from", "free_to", "last"
 # Elements of the values that one program of the small kernel looks at
 LOOKED_AT = 16 * 1024
 INFINITY = 'float("inf")'
 # Totals of 64 columns that fit into the registers of a program
 MOST_TOTALS = 8
-# How `tl.dot` multiplies float32 that must not be rounded to ten digits
-WHOLE_FLOATS = "ieee"
+# How `tl.dot` multiplies float32 where it may not be rounded to ten digits: as three products of such, which is as exact
+WHOLE_FLOATS = "tf32x3"
 LEAVES = frozenset("load constant index_expr scores running total exp".split())
 
 
@@ -108,7 +116,7 @@ class StreamedTriton(TritonOps):
 
         masks = Masks.of(self.stream)
         self.in_halves = all_in_halves(self.stream)
-        self.tiling = choose_stream_tiling(self.stream, masks, self.in_halves)
+        self.tiling = choose_stream_tiling(self.stream, masks, self.in_halves, self.out.device)
         # The trees of blocks in which masks are computed, and of those in which they hide nothing
         self.cut = StreamTrees(self.stream, buffers, Masks())
         self.free = StreamTrees(self.stream, buffers, masks)
@@ -164,6 +172,7 @@ class StreamedTriton(TritonOps):
             look=replace(look, source=source) if look else None,
             flags=self.tiling.matrices * self.flags_of_matrix if look else 0,
             table=tuple(self.tiling.table) if self.has_table else (),
+            flushes=True,
         )
         return made
 
@@ -173,7 +182,7 @@ class StreamedTriton(TritonOps):
 
     @property
     def has_table(self) -> bool:
-        return not self.tiling.is_alike
+        return self.tiling.lines is None
 
     # --- which part of the matrix
 
@@ -183,7 +192,11 @@ class StreamedTriton(TritonOps):
         to_64_bits = ".to(tl.int64)" if self.needs_64_bits else ""
         self.line(f"program = tl.program_id(0){to_64_bits}")
         self.write_batch("program" if blocks == 1 else f"program // {blocks}")
-        self.line("block = 0" if blocks == 1 else f"block = program % {blocks}")
+        block = "0" if blocks == 1 else f"program % {blocks}"
+        if self.tiling.starts_last:
+            self.line("# The last rows have the longest walk: they start first")
+            block = f"{blocks - 1} - {block}"
+        self.line(f"block = {block}")
         self.write_walk()
 
         row = self.stream.row
@@ -203,27 +216,30 @@ class StreamedTriton(TritonOps):
             self.line(f"{loop.symbol} = {digit}{wraps}")
 
     def write_walk(self) -> None:
-        """From where to where the columns go, as numbers or from the table."""
-        if self.has_table:
-            self.line(
-                "# The walk of this program: the longest ones start first",
-                "shown += block * 5",
-                "block = tl.load(shown)",
-                "first, free_from = tl.load(shown + 1), tl.load(shown + 2)",
-                "free_to, last = tl.load(shown + 3), tl.load(shown + 4)",
-            )
+        """From where to where the columns go: by a formula of the block, or from the table."""
+        lines = self.tiling.lines
+        if lines is None:
+            self.line("shown += block * 4")
+            self.line(*(f"{name} = tl.load(shown + {n})" for n, name in enumerate(ENDS)))
+        else:
+            blocks = len(self.tiling.walks)
+            named = zip(ENDS, lines, strict=True)
+            self.line(*(f"{name} = {line.source(blocks)}" for name, line in named if line.slope))
         if self.tiling.has_hidden:
             self.write_finite()
 
     @property
     def ends(self) -> Ends:
-        """Of this program's walk."""
-        if self.has_table:
-            return Ends("first", "free_from", "free_to", "last")
-        walk = self.tiling.walks[0]
-        if self.tiling.has_hidden:
-            return Ends("first", str(walk.free_from), str(walk.free_to), "last")
-        return Ends(*map(str, (walk.first, walk.free_from, walk.free_to, walk.last)))
+        """Of this program's walk, as source."""
+        if self.tiling.lines is None:
+            return Ends(*ENDS)
+        texts = []
+        for name, line in zip(ENDS, self.tiling.lines, strict=True):
+            # The kernel may set these two anew.
+            may_change = self.tiling.has_hidden and (name, line.low) != ("first", 0)
+            is_named = line.slope or (may_change and name in ("first", "last"))
+            texts.append(name if is_named else str(line.low))
+        return Ends(*texts)
 
     @property
     def end(self) -> int:
@@ -280,8 +296,13 @@ class StreamedTriton(TritonOps):
 
     def write_finite(self) -> None:
         """Nothing is left out where one of the values is not finite."""
-        walk = self.tiling.walks[0]
-        first, last = ("first", "last") if self.has_table else (walk.first, walk.last)
+        first, last = "first", "last"
+        if self.tiling.lines:
+            first, last = (
+                name if line.slope else str(line.low)
+                for name, line in zip(ENDS, self.tiling.lines, strict=True)
+                if name in ("first", "last")
+            )
         parts = self.flags_of_matrix
         flags = f"tl.arange(0, {power_of_two(parts)})"
         mask = "" if parts == power_of_two(parts) else f", {flags} < {parts}, 1"
@@ -291,7 +312,7 @@ class StreamedTriton(TritonOps):
         self.line(
             "# In eager 0 times infinity is NaN: where a value is not finite, no block is left out",
             f"is_finite = {found} > 0",
-            f"first = tl.where(is_finite, {first}, 0)",
+            *([f"first = tl.where(is_finite, {first}, 0)"] if first != "0" else []),
             f"last = tl.where(is_finite, {last}, {self.end})",
         )
 
@@ -462,6 +483,10 @@ class StreamedTriton(TritonOps):
 
         self.line("# Blocks that no mask cuts")
         self.write_walked(self.free, ends.free_from, ends.free_to)
+        if (ends.first, ends.free_from) == ("0", "0"):
+            self.line("# The blocks behind them")
+            self.write_walked(self.cut, ends.free_to, ends.last)
+            return
         self.line("# The blocks around them")
         jump = f"{ends.free_to} - {ends.free_from}"
         with self.block(f"for place in range({ends.first}, {ends.last} - ({jump}), COLUMNS):"):
@@ -585,6 +610,28 @@ class StreamedTriton(TritonOps):
             return self.index(expr.detail), ATOM
         return super().print_index_expr(expr)
 
+    def print_add(self, expr: Expr) -> tuple[str, int]:
+        return self.print_sum_of_two(expr, "+")
+
+    def print_sub(self, expr: Expr) -> tuple[str, int]:
+        return self.print_sum_of_two(expr, "-")
+
+    def print_sum_of_two(self, expr: Expr, sign: str) -> tuple[str, int]:
+        """Scores times a number, and something added: one instruction. (It is rounded once; eager's rounding is another anyway.)"""
+        left, right = expr.args
+        is_scaled = left.op == "mul" and left.args[1].op == "constant" and self.uses[left] < 2
+        if is_scaled and depends_on_scores(left) and expr.dtype == torch.float32:
+            value, factor = map(self.text, left.args)
+            added = self.text(right, ATOM)
+            return f"tl.fma({value}, {factor}, {'-' * (sign == '-')}{added})", ATOM
+        return f"{self.text(left, 12)} {sign} {self.text(right, 13)}", 12
+
+    def print_truediv(self, expr: Expr) -> tuple[str, int]:
+        """What is made of scores is not rounded as in eager anyway: the quick way."""
+        if depends_on_scores(expr):
+            return f"{self.text(expr.args[0], 13)} / {self.text(expr.args[1], 14)}", 13
+        return super().print_truediv(expr)
+
     def print_tanh(self, expr: Expr) -> tuple[str, int]:
         """Of products of halves, which are rounded already, a quick one will do."""
         function = "quick_tanh" if self.in_halves else "libdevice.tanh"
@@ -688,6 +735,9 @@ def why_not_in_triton(node: Streamed) -> str:
             if not known and each.op not in LEAVES:
                 return f"Triton has no way to write '{each.op}'"
 
+    longest = longest_operand(stream)
+    if not all_in_halves(stream) and longest > max(TILES_OF_FLOATS):
+        return f"rows of {longest} float32 leave too few registers: two calls of the library are faster"
     width = max(64, power_of_two(stream.values.columns.size))
     if len(stream.split.cores) * width > 64 * MOST_TOTALS:
         totals = f"{len(stream.split.cores)} sums of {stream.values.columns.size} columns"

@@ -54,6 +54,8 @@ class TritonSource(KernelSource):
     tiling: Tiling = Tiling(1, 0)
     # Triton's name of the type of each argument that is no constant: '*fp32'; 'i32' for a symbolic size
     types: tuple[str, ...] = ()
+    # May functions take a number near 0 for 0? A power of two is three instructions shorter then
+    flushes: bool = False
 
 
 def triton_source(

@@ -133,12 +133,12 @@ def compiled(
     programs = source.tiling.programs(meta)
     count_for_sizes = programs_of_call(source, meta) if is_symbolic(programs) else None
 
-    # As in eager: x * y + z is rounded twice, and a denormal number is not 0.
+    # As in eager: x * y + z is rounded twice, and a denormal number is not 0 (but for exponentials below 1e-38 in a stream).
     how: dict[str, Any] = {
         **meta,
         "num_warps": warps,
         "enable_fp_fusion": False,
-        "enable_reflect_ftz": False,
+        "enable_reflect_ftz": source.flushes,
     }
 
     def start_by_triton(*given: Any) -> None:

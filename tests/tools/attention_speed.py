@@ -27,7 +27,7 @@ import torch
 from torch.nn import functional as F
 
 import course_lib as cl
-from course_lib.codegen import stream_walks, streamed_triton
+from course_lib.codegen import stream_walks
 from course_lib.pipeline import Pipeline
 
 INF = float("inf")
@@ -177,8 +177,6 @@ def first_call(what: str, run: Run) -> None:
     patches = []
     if kind == "before":
         patches.append(patch.object(Pipeline, "prints_streams", lambda self, codegen: False))
-    if kind == "tf32x3":
-        patches.append(patch.object(streamed_triton, "WHOLE_FLOATS", "tf32x3"))
     if tile:
         rows, columns, stages, warps = map(int, tile)
         only = {256: stream_walks.walking_tile(rows, columns, stages, warps)}
@@ -351,18 +349,22 @@ def measure(jobs: list[Job], beside: list[str], most: float) -> list[Number]:
                 numbers.append(number)
         except OSError:
             print("  has died", flush=True)
-        process.join(1)
     print(f"measured after {time.time() - began:.0f} s", flush=True)
     return numbers
 
 
 WHOSE = ["ours", "sdpa", "torch.compile", "flex", "eager"]
 TILES = {
-    64: ["128 64 3 4", "128 128 3 8", "64 64 3 4", "128 64 3 8", "128 64 4 4", "128 128 2 8", "64 128 3 4",
-         "128 32 4 4", "64 64 4 4"],
-    128: ["128 64 3 8", "128 64 2 8", "128 128 2 8", "64 64 3 4", "64 64 2 4", "128 32 3 4"],
-    256: ["64 32 3 4", "64 64 2 4", "128 32 2 8", "128 64 2 8"],
-}  # fmt: skip
+    64: ["64 64 4 4", "128 64 3 4", "64 32 4 4", "64 64 2 4"],
+    128: ["128 64 3 8", "64 32 3 4", "64 64 2 4"],
+    256: ["64 64 2 4", "64 32 2 4", "128 32 2 8"],
+}
+TILES_OF_FLOATS = {
+    64: ["64 64 2 4", "128 32 2 8"],
+    128: ["64 32 2 8", "128 32 2 8"],
+    256: ["32 32 1 4", "16 32 2 4"],
+}
+"""Longest row → rows and columns of a tile, stages and warps that are tried."""
 
 
 def jobs_of(kind: str, sizes: Sizes, names: list[str]) -> list[Job]:
@@ -370,22 +372,24 @@ def jobs_of(kind: str, sizes: Sizes, names: list[str]) -> list[Job]:
     if kind == "table":
         return [Job(name, WHOSE, sizes) for name in names]
     if kind == "tiles":
-        tiles = [f"ours {tile}" for tile in TILES[max(64, sizes.depth)]]
-        return [Job(name, tiles, sizes) for name in names]
-    if kind == "floats":
-        small = Sizes(1, 8, sizes.length, 64, "float32", sizes.device)
-        tiles = ["ours 64 32 2 4", "ours 128 32 2 8", "tf32x3 64 64 2 4", "tf32x3 128 64 2 8"]
-        return [Job("plain", ["before", "ours", "tf32x3", *tiles], small)]
-    depth = int(kind.removeprefix("d"))
+        tiles = [f"ours {tile}" for tile in TILES[sizes.depth]]
+        return [Job(name, ["ours", *tiles], sizes) for name in names]
+
+    depth = int(kind[1:])
+    if kind[0] == "f":
+        small = Sizes(1, 8, sizes.length, depth, "float32", sizes.device)
+        tiles = [f"ours {tile}" for tile in TILES_OF_FLOATS[depth]]
+        return [Job("plain", ["before", "ours", *tiles], small)]
     deep = Sizes(4, 1024 // depth, sizes.length, depth, "bfloat16", sizes.device)
-    return jobs_of("tiles", deep, ["causal"]) + [Job("plain", ["ours", "sdpa", "flex"], deep)]
+    tiles = [f"ours {tile}" for tile in TILES[depth]]
+    return [Job("causal", ["ours", "sdpa", "flex", *tiles], deep)]
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--jobs", default="table", help="table,tiles,floats,d128,d256")
+    parser.add_argument("--jobs", default="table", help="table,tiles,d128,d256,f64,f128,f256")
     parser.add_argument("--save", help="a file for the numbers, as JSON")
     parser.add_argument("--variants", default=",".join(VARIANTS))
     parser.add_argument("--tiled", default="plain,causal", help="variants for `tiles`")

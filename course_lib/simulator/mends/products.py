@@ -99,6 +99,8 @@ def as_precise(x: Any, y: Any, precision: Any) -> Any:
     if precision == TF32X3:
         # What was cut off, times what was kept; the two small parts' product is left out
         small_x, small_y = tf32(x - large_x), tf32(y - large_y)
-        product = product + np.matmul(large_x, small_y, dtype=np.float64)
-        product = product + np.matmul(small_x, large_y, dtype=np.float64)
+        small = np.matmul(large_x, small_y, dtype=np.float64)
+        small += np.matmul(small_x, large_y, dtype=np.float64)
+        # Infinity minus infinity is NaN: then the large parts say what it is
+        product = product + np.where(np.isnan(small), 0, small)
     return product
