@@ -337,11 +337,12 @@ def test_where_tiles_do_not_pay_the_program_stays_as_it_was(shapes):
     assert not any(isinstance(kernel, Streamed) for kernel in compiled.schedule.kernels)
 
 
-def test_a_compiled_function_uses_it_and_says_so():
+@pytest.mark.parametrize("mode", ["default", "max-autotune-no-cudagraphs"])
+def test_a_compiled_function_uses_it_and_says_so(mode):
     seen = []
     inputs = heads(rows=M), heads(), heads()
     with events.listener(seen.append), torch.no_grad():
-        got = cl.compile(causal)(*inputs)
+        got = cl.compile(causal, mode=mode)(*inputs)
     (schedule,) = [event.schedule for event in seen if isinstance(event, events.Scheduled)]
     assert [type(kernel) for kernel in schedule.kernels] == [Streamed]
     assert "no matrix of scores" in schedule.kernels[0].why
