@@ -1,4 +1,5 @@
-"""What capture takes for granted: each assumption becomes a guard, with the user's line that caused it.
+"""What capture takes for granted: each assumption becomes a guard, with the user's line that caused
+it.
 
 In:  a source, and what was seen there.
 Out: guards, each written down once, in the order in which the program looked.
@@ -50,7 +51,8 @@ class Assumptions(Places):
         return next(users, None)
 
     def assume(self, source: Source, kind: str, *tests: Test) -> None:
-        """Write a guard down, once, with the line that is interpreted as its cause; of a library, the call that led there."""
+        """Write a guard down, once, with the line that is interpreted as its cause; of a library,
+        the call that led there."""
         here = self.user_location()
         cause = self.user_location(INSTALLED) or here
         self.guards.setdefault(Guard(source, kind, tests, cause, here))
@@ -71,7 +73,8 @@ class Assumptions(Places):
             self.assume(source, "identity", Is(obj))
 
     def assume_constant(self, value: Any, source: Source) -> None:
-        """`value` is this very number, string, ...: 2, 2.0 and True are equal, so are 0.0 and -0.0; NaN is equal to nothing."""
+        """`value` is this very number, string, ...: 2, 2.0 and True are equal, so are 0.0 and -0.0;
+        NaN is equal to nothing."""
         if type(value) is bool:
             self.assume(source, "value", Is(value))
             return
@@ -85,7 +88,8 @@ class Assumptions(Places):
         self.assume(source, "value", *tests)
 
     def see(self, cls: type, source: Source | None, *names: str) -> None:
-        """Guard the special methods of a class, and what it has by these names; that it has none counts too."""
+        """Guard the special methods of a class, and what it has by these names; that it has none
+        counts too."""
         if id(cls) in self.made:
             # What it inherits may change.
             for base in cls.__bases__:

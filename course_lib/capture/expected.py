@@ -1,8 +1,11 @@
-"""Branches on data: capture goes on as if it knew the answer, and the answer is checked before anything is written.
+"""Branches on data: capture goes on as if it knew the answer, and the answer is checked before
+anything is written.
 
 In:  `assert x.sum() > 0`: a tensor and the truth that it must have (`GraphBuilder.expect`).
-Out: ordinarily a check in the head, behind the graph. Where the program writes to an input, a check in the graph, before the write.
-In PyTorch: `torch._assert_async` in the graph, wherever the program asserts (`torch/_dynamo/symbolic_convert.py`).
+Out: ordinarily a check in the head, behind the graph. Where the program writes to an input, a check
+in the graph, before the write.
+In PyTorch: `torch._assert_async` in the graph, wherever the program asserts
+(`torch/_dynamo/symbolic_convert.py`).
 """
 
 from __future__ import annotations
@@ -18,10 +21,11 @@ if TYPE_CHECKING:
 
 
 def assert_expected(builder: GraphBuilder) -> None:
-    """Add an assertion to the graph for each tensor in `builder.expected`: an input is about to be written to.
+    """Add an assertion to the graph for each tensor in `builder.expected`: an input is about to be
+    written to.
 
-    An assertion that fails raises before the write. Then the head lets eager run the frame from its start, as after
-    any error of a graph.
+    An assertion that fails raises before the write. Then the head lets eager run the frame from its
+    start, as after any error of a graph.
     """
     # an assertion that fails on a GPU ends all work there
     if any(tensor.device.type != "cpu" for tensor, _ in builder.expected):

@@ -1,11 +1,12 @@
 """The FX graph under construction.
 
 In:  operations on tensors, as the interpreted program asks for them.
-Out: an `fx.GraphModule` whose nodes know their shape (`meta["val"]`, a FakeTensor) and the user's line (`meta["location"]`).
+Out: an `fx.GraphModule` whose nodes know their shape (`meta["val"]`, a FakeTensor) and the user's
+     line (`meta["location"]`).
 
-A tensor of the interpreted program is a *fake* one: shape, stride, dtype, device, no data. An operation is run on fakes as it is
-recorded (`GraphBuilder.call`). Who calls it: `recorder.py`. What may be done instead of recording an operation, and what is
-checked behind it: `operations.py`.
+A tensor of the interpreted program is a *fake* one: shape, stride, dtype, device, no data. An
+operation is run on fakes as it is recorded (`GraphBuilder.call`). Who calls it: `recorder.py`. What
+may be done instead of recording an operation, and what is checked behind it: `operations.py`.
 In PyTorch: `torch/_dynamo/output_graph.py` (`OutputGraph`) and `torch/_subclasses/fake_tensor.py`.
 """
 
@@ -56,7 +57,8 @@ STATE = {
     torch.clear_autocast_cache,
 }
 STATE |= {getattr(torch._C, setter) for setter in SETTERS.values()}
-"""Switches that a program may turn while it runs: the graph turns them too, in their place among the operations."""
+"""Switches that a program may turn while it runs: the graph turns them too, in their place among
+the operations."""
 
 
 class Arithmetic(PythonReferenceAnalysis):
@@ -68,14 +70,17 @@ class Arithmetic(PythonReferenceAnalysis):
 
 
 class GraphBuilder:
-    """Records operations. `inputs` are the tensors and numbers from outside that some operation uses, in order."""
+    """Records operations.
+
+    `inputs` are the tensors and numbers from outside that some operation uses, in order."""
 
     def __init__(self, shapes: Shapes) -> None:
         self.graph = fx.Graph()
         self.shapes = shapes
         self.inputs: list[Known] = []
 
-        # Where the instruction stands that is interpreted: the user's line, the path of the module, the node it made
+        # Where the instruction stands that is interpreted: the user's line, the path of the module,
+        # the node it made
         self.location: Location | None = None
         self.module = ""
         self.last_node: fx.Node | None = None
@@ -85,31 +90,36 @@ class GraphBuilder:
         self._outside: dict[int, Known] = {}
         self._sizes: dict[Any, fx.Node] = {}
 
-        # Copies that the graph makes where eager makes views: nobody may write to them, or see their memory
+        # Copies that the graph makes where eager makes views: nobody may write to them, or see
+        # their memory
         self.copies: list[torch.Tensor] = []
 
-        # Tensors and the truth they must have. Where one has not, the head runs the frame from its start as it is
+        # Tensors and the truth they must have. Where one has not, the head runs the frame from its
+        # start as it is
         self.expected: list[tuple[torch.Tensor, bool]] = []
 
-        # A tensor counts its writes (`_version`). Some do not: those made in inference mode, `x.data`, running statistics.
-        # Is there such a tensor? How many operations wrote to one?
+        # A tensor counts its writes (`_version`). Some do not: those made in inference mode,
+        # `x.data`, running statistics. # Is there such a tensor? How many operations wrote to one?
         self.has_uncounted = False
         self.uncounted_writes = 0
 
-        # Inside `torch.inference_mode()`: the frame's instruction that entered it, and the memory that was made there
+        # Inside `torch.inference_mode()`: the frame's instruction that entered it, and the memory
+        # that was made there
         self.region = 0
         self.inference: dict[int, Any] = {}
 
         # Has an operation warned? The head shows it, and the graph does not
         self.has_warned = False
 
-        # Called with what each operation warned of: (function, arguments, keyword arguments, result, what was caught)
+        # Called with what each operation warned of: (function, arguments, keyword arguments,
+        # result, what was caught)
         self.tell_warnings: Callable[..., None] = tell_nobody
 
-    # ---- inputs ------------------------------------------------------------------------------------------
+    # ---- inputs ----------------------------------------------------------------------------------
 
     def add_input(self, new: Known) -> Any:
-        """What stands for a tensor or number from outside: a placeholder, once something uses it."""
+        """What stands for a tensor or number from outside: a placeholder, once something uses
+        it."""
         self._outside[id(new.stand_in)] = new
         return new.stand_in
 
@@ -141,7 +151,8 @@ class GraphBuilder:
 
     def _placeholder(self, new: Known) -> fx.Node:
         """A new input of the graph, behind those that are there."""
-        # `self.ln.weight` → `self_ln_weight`; `self` itself is a parameter of the graph's own `forward`
+        # `self.ln.weight` → `self_ln_weight`; `self` itself is a parameter of the graph's own
+        # `forward`
         words = re.findall(r"[^\W_]+", new.source.shown)
         name = "_".join(words) or "input"
         if name == "self":
@@ -152,8 +163,8 @@ class GraphBuilder:
             node = self.graph.placeholder(name)
             node.target = node.name  # a name that no other node has
 
-        # The real tensor is asked: a write of the program may have changed the fake one. (A subclass of the user's would
-        # answer by its own `__torch_function__`.)
+        # The real tensor is asked: a write of the program may have changed the fake one. (A
+        # subclass of the user's would # answer by its own `__torch_function__`.)
         with torch._C.DisableTorchFunction():
             requires_grad = getattr(new.real, "requires_grad", False)
         node.meta.update(
@@ -165,7 +176,7 @@ class GraphBuilder:
         self.inputs.append(new)
         return node
 
-    # ---- symbolic sizes ----------------------------------------------------------------------------------
+    # ---- symbolic sizes --------------------------------------------------------------------------
 
     def size_node(self, size: Any) -> fx.Node | int | float:
         """A symbolic size as a node: sizes of inputs, and arithmetic on them."""
@@ -198,14 +209,17 @@ class GraphBuilder:
         made.meta.setdefault("val", origin.value)
         self._sizes[symbol] = made
 
-    # ---- record ------------------------------------------------------------------------------------------
+    # ---- record ----------------------------------------------------------------------------------
 
     def call(
         self, target: Callable[..., Any] | str, args: Any, kwargs: dict[str, Any] | None = None
     ) -> Any:
-        """Record a call of a function, or of a method of the first argument (a string). Gives the fake result.
+        """Record a call of a function, or of a method of the first argument (a string).
 
-        What has no tensor in it is computed now, and leaves no node. Raises Unsupported for what a graph cannot hold.
+        Gives the fake result.
+
+        What has no tensor in it is computed now, and leaves no node. Raises Unsupported for what a
+        graph cannot hold.
         """
         operation = Operation(target, list(args), kwargs or {})
         for rule in INSTEAD:
@@ -230,8 +244,8 @@ class GraphBuilder:
     def _note_writes(self, operation: Operation) -> None:
         """Count writes that a tensor's own version does not count.
 
-        The checks of the branches that capture took (`expected`) are written before the first write: they are about the values that
-        the tensors had at the branch."""
+        The checks of the branches that capture took (`expected`) are written before the first
+        write: they are about the values that the tensors had at the branch."""
         values = (*operation.args, *operation.kwargs.values())
         reads_data = operation.target is getattr and operation.args[1] == "data"
         trains = operation.name in ("batch_norm", "instance_norm")
@@ -271,7 +285,9 @@ class GraphBuilder:
             self.remember(result, node)
 
     def run_fake(self, function: Callable[..., Any], args: Any, kwargs: dict[str, Any]) -> Any:
-        """What the operation gives on fakes. Raises Unsupported where it raises, or where it needs the data."""
+        """What the operation gives on fakes.
+
+        Raises Unsupported where it raises, or where it needs the data."""
         # A failure is told as a graph break. torch need not log it, too.
         FAKE_LOG.disabled = True
         try:
@@ -293,7 +309,9 @@ class GraphBuilder:
 
     @contextlib.contextmanager
     def fake_world(self) -> Iterator[list[warnings.WarningMessage]]:
-        """Inside, operations run on fakes and are not recorded. Gives the list to which their warnings are added."""
+        """Inside, operations run on fakes and are not recorded.
+
+        Gives the list to which their warnings are added."""
         with (
             warnings.catch_warnings(record=True) as caught,
             torch._C.DisableTorchFunction(),
@@ -311,11 +329,13 @@ class GraphBuilder:
             yield
 
     def renew(self, value: Any, node: fx.Node) -> None:
-        """From here on `value` (a tensor, or a generator of random numbers) is what `node` gives."""
+        """From here on `value` (a tensor, or a generator of random numbers) is what `node`
+        gives."""
         self._nodes[id(value)] = value, node
 
     def remember(self, result: Any, node: fx.Node) -> None:
-        """Note that `node` computes `result`: a tensor, or a nest of tuples and lists whose parts become nodes. (A dict's parts do not.)"""
+        """Note that `node` computes `result`: a tensor, or a nest of tuples and lists whose parts
+        become nodes. (A dict's parts do not.)"""
         if isinstance(result, torch.Tensor):
             self._nodes.setdefault(id(result), (result, node))
         elif isinstance(result, (tuple, list)):
@@ -325,7 +345,7 @@ class GraphBuilder:
                     child.meta.update(val=item, location=self.location, module=self.module)
                     self.remember(item, child)
 
-    # ---- arguments ---------------------------------------------------------------------------------------
+    # ---- arguments -------------------------------------------------------------------------------
 
     def argument(self, value: Any) -> Any:
         """A value, or a nest of them, as an argument of an FX node."""
@@ -354,10 +374,12 @@ class GraphBuilder:
             f"a {type(value).__name__} cannot be an argument of an operation in the graph"
         )
 
-    # ---- assertions about data ---------------------------------------------------------------------------
+    # ---- assertions about data -------------------------------------------------------------------
 
     def expect(self, value: Any, truth: bool) -> bool:
-        """Go on as if the tensor `value` were true (or not). False if that is not to be: an input is written to once."""
+        """Go on as if the tensor `value` were true (or not).
+
+        False if that is not to be: an input is written to once."""
         if not isinstance(value, torch.Tensor) or value.numel() != 1:
             return False
         if self.may_have_written() or self.inference:
@@ -374,11 +396,12 @@ class GraphBuilder:
         """Has an operation written to an input?"""
         return self.has_uncounted or any(tensor._version for tensor in self.tensors_outside())
 
-    # ---- the end -----------------------------------------------------------------------------------------
+    # ---- the end ---------------------------------------------------------------------------------
 
     def finish(self, outputs: list[Any]) -> fx.GraphModule:
         """Close the graph: it returns a tuple of `outputs`."""
-        # Where eager makes a view, some operations of the graph make a copy. To hand it out would show that.
+        # Where eager makes a view, some operations of the graph make a copy. To hand it out would
+        # show that.
         shares_memory = storages(self.copies).keys() & storages(outputs).keys()
         if self.copies and shares_memory:
             raise Unsupported("returns an element of a tensor, which eager would return as a view")

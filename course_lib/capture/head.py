@@ -12,9 +12,10 @@ It takes the frame's function object and its arguments, and does four things in 
     effects    whatever differs between the interpreted world and the real one
     return     what the frame returns, rebuilt (`rebuild.py`)
 
-At a graph break it does the breaking operation itself (`breaks.py`) and calls the resume function. Tracebacks and notebooks
-show its source (`linecache`).
-In PyTorch, as bytecode: `torch/_dynamo/codegen.py` (`PyCodegen`), `side_effects.py`, `bytecode_transformation.py`.
+At a graph break it does the breaking operation itself (`breaks.py`) and calls the resume function.
+Tracebacks and notebooks show its source (`linecache`).
+In PyTorch, as bytecode: `torch/_dynamo/codegen.py` (`PyCodegen`), `side_effects.py`,
+`bytecode_transformation.py`.
 """
 
 import builtins
@@ -99,8 +100,9 @@ class Head:
 class FetchedOnce:
     """The expressions of sources, with what several of them begin with looked up once.
 
-    `lines`: such as `__at0 = self._modules['ln']`; the expressions begin with `__at0` then. Where there are few sources each one shows
-    its whole path; only what lists all values of a dict is always looked up once.
+    `lines`: such as `__at0 = self._modules['ln']`; the expressions begin with `__at0` then. Where
+    there are few sources each one shows its whole path; only what lists all values of a dict is
+    always looked up once.
     """
 
     def __init__(self, sources: Sequence[Source], are_many: bool) -> None:
@@ -170,7 +172,8 @@ class HeadBuilder(Rebuilder):
     # --- where eager must run the frame instead
 
     def start_anew(self, lines: list[str]) -> None:
-        """Where the graph raises, or a condition does not hold, eager runs the frame from its start: nothing was written so far."""
+        """Where the graph raises, or a condition does not hold, eager runs the frame from its
+        start: nothing was written so far."""
         nodes = self.world.builder.graph.nodes
         again = self.name_for(frames.AS_IT_IS, "as_it_is")
 
@@ -187,7 +190,8 @@ class HeadBuilder(Rebuilder):
             listed = ", ".join(map(self.rebuild, categories))
             lines.insert(0, f"if may_raise({listed}): return {again}")
 
-        # Hooks of saved tensors are the user's code: they may do what must not be done twice, nor before an earlier effect.
+        # Hooks of saved tensors are the user's code: they may do what must not be done twice, nor
+        # before an earlier effect.
         if (wrong or self.has_effects) and self.saves_for_backward():
             hooks = self.name_for(torch._C._autograd._top_saved_tensors_default_hooks, "hooks")
             lines.insert(0, f"if {hooks}(True) is not None: return {again}")
@@ -197,7 +201,9 @@ class HeadBuilder(Rebuilder):
             lines.append(f"if {' or '.join(wrong)}: {undo}return {again}")
 
     def catch_errors(self, lines: list[str], nodes: Iterable[fx.Node]) -> None:
-        """Put the call of the graph, which is the last of `lines`, into a `try`. An error gives None in place of the results."""
+        """Put the call of the graph, which is the last of `lines`, into a `try`.
+
+        An error gives None in place of the results."""
         told = functools.partial(graph_failed, self.head.name, any(map(is_on_gpu, nodes)))
         failed = self.name_for(told, "failed")
         call = lines[-1].replace("\n", "\n    ")
@@ -209,7 +215,8 @@ class HeadBuilder(Rebuilder):
         ]
 
     def undo(self, lines: list[str], nodes: Iterable[fx.Node]) -> str:
-        """The statements that put switches and random numbers back to what they were before the graph ran."""
+        """The statements that put switches and random numbers back to what they were before the
+        graph ran."""
         undo = ""
         if any(node.target in STATE for node in nodes):
             undo = "".join(f"{switch}({was}); " for switch, was in self.world.at_start)
@@ -224,7 +231,9 @@ class HeadBuilder(Rebuilder):
         return undo
 
     def saves_for_backward(self) -> bool:
-        """Does autograd keep tensors while the graph runs? It does if a gradient flows to an input."""
+        """Does autograd keep tensors while the graph runs?
+
+        It does if a gradient flows to an input."""
         inputs = [one.stand_in for one in self.world.builder.inputs]
         return any(is_a(value, torch.Tensor) and value.requires_grad for value in inputs)
 
@@ -265,7 +274,8 @@ class HeadBuilder(Rebuilder):
             self.content_effect(known, known.stand_in, known.before)
 
     def stored_effect(self, stored: Stored) -> None:
-        """What was stored where no copy is: in a global variable, in an attribute of a tensor or a class."""
+        """What was stored where no copy is: in a global variable, in an attribute of a tensor or a
+        class."""
         holder, name = stored.holder, stored.name
         if type(holder) is dict:
             place = f"{self.world.globals[id(holder)].source.expr}[{name!r}]"
@@ -295,10 +305,12 @@ class HeadBuilder(Rebuilder):
         self.body.append(f"{first}{function}({', '.join([*what, *where, *source])})")
 
     def content_effect(self, known: Known, now: Any, before: Any) -> None:
-        """What a container holds: what was added, or, if more than that changed, all of it anew (`anew`).
+        """What a container holds: what was added, or, if more than that changed, all of it anew
+        (`anew`).
 
-        `base` is the builtin class (list, set, dict, ...) whose methods are called. The container may be of a class that inherits
-        from it, and a method of the user's must not run a second time."""
+        `base` is the builtin class (list, set, dict, ...) whose methods are called. The container
+        may be of a class that inherits from it, and a method of the user's must not run a second
+        time."""
         base = next(base for base in METHOD_THAT_ADDS if is_a(now, base))
         items: Any
         if base in MAPPINGS:
@@ -335,8 +347,8 @@ class HeadBuilder(Rebuilder):
         place = self.fetch(known)
         member = member_of(cls, name)
 
-        # The class has a descriptor of this name (a property), which `setattr` would call. What is to be set lies beside it, in
-        # the instance's dict.
+        # The class has a descriptor of this name (a property), which `setattr` would call. What is
+        # to be set lies beside it, in # the instance's dict.
         if hasattr(type(member), "__set__") and not is_slot(member):
             self.body.append(f"{place}.__dict__[{name!r}] = {self.rebuild(value)}")
             return
@@ -351,7 +363,8 @@ class HeadBuilder(Rebuilder):
             self.body.append(f"object.__setattr__({place}, {name!r}, {self.rebuild(value)})")
 
     def assume_apart(self, known: Known) -> None:
-        """Guard that an object which the program changes is none of the other objects that it met."""
+        """Guard that an object which the program changes is none of the other objects that it
+        met."""
         others = []
         for other in list(self.world.known.values()):
             alike = other is not known and type(other.real) is type(known.real)
@@ -372,7 +385,8 @@ class HeadBuilder(Rebuilder):
 
 
 def changes_of_dict(items: dict[Any, Any], before: dict[Any, Any]) -> tuple[dict[Any, Any], bool]:
-    """The items of a dict that are new or other objects, and whether the old keys no longer come first and in order."""
+    """The items of a dict that are new or other objects, and whether the old keys no longer come
+    first and in order."""
     old = {id(key): item for key, item in before.items()}
     more = {}
     for key, item in items.items():
@@ -397,9 +411,12 @@ def is_on_gpu(node: fx.Node) -> bool:
 
 
 def graph_failed(name: str, on_gpu: bool, error: Exception) -> None:
-    """An error of the graph: eager runs the frame, and raises what it raises. One of the compiler itself leaves the head.
+    """An error of the graph: eager runs the frame, and raises what it raises.
 
-    So does an index out of range on a GPU. Our kernels survive it and say so; eager's end all work of the process on that GPU.
+    One of the compiler itself leaves the head.
+
+    So does an index out of range on a GPU. Our kernels survive it and say so; eager's end all work
+    of the process on that GPU.
     """
     if getattr(error, WHILE_COMPILING, False) or (on_gpu and is_a(error, IndexError)):
         raise error

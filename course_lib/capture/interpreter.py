@@ -1,10 +1,12 @@
 """The symbolic interpreter: CPython's evaluation loop, in a world where tensors have no data.
 
 In:  the code of a frame (or of a call that is followed into), its arguments and cells.
-Out: the value it returns; on the way, operations are recorded in `world.builder` and assumptions in `world.guards`.
+Out: the value it returns; on the way, operations are recorded in `world.builder` and assumptions in
+     `world.guards`.
 
-The values on the stack are ordinary Python objects, except that tensors are fake and what comes from outside is a copy
-(`world.py`). The loop is in `machine.py`; what each instruction does is in `opcodes/`, one method an instruction.
+The values on the stack are ordinary Python objects, except that tensors are fake and what comes
+from outside is a copy (`world.py`). The loop is in `machine.py`; what each instruction does is in
+`opcodes/`, one method an instruction.
 In PyTorch: `torch/_dynamo/symbolic_convert.py`, `InstructionTranslatorBase`.
 """
 
@@ -21,4 +23,7 @@ __all__ = ["BINARY_OPERATORS", "Interpreter"]
 
 
 class Interpreter(Names, Operators, Calls, Containers, Flow, Exceptions, Generators, Patterns):
-    """All instructions. A subclass that defines one of them again replaces it: `cl.Pipeline().replace(interpreter=...)`."""
+    """All instructions.
+
+    A subclass that defines one of them again replaces it:
+    `cl.Pipeline().replace(interpreter=...)`."""

@@ -11,7 +11,8 @@ from course_lib.capture.sources import Source
 
 @dataclass
 class Known:
-    """An object of the interpreted world, the `stand_in`, that stands for `real`, found at `source`."""
+    """An object of the interpreted world, the `stand_in`, that stands for `real`, found at
+    `source`."""
 
     stand_in: Any
     real: Any
@@ -20,7 +21,8 @@ class Known:
     # Of a container: the items that its stand-in held when it was made
     before: Any = None
 
-    # Of an instance or a cell: the attributes that its stand-in was given so far. MISSING: the real one has none of the name
+    # Of an instance or a cell: the attributes that its stand-in was given so far. MISSING: the real
+    # one has none of the name
     attributes: dict[str, Any] | None = None
 
     # An object that capture knows nothing about: it can be passed on, and that is all

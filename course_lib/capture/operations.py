@@ -1,11 +1,13 @@
-"""An operation on its way into the graph: what may be done instead of recording it, and what is checked behind it.
+"""An operation on its way into the graph: what may be done instead of recording it, and what is
+checked behind it.
 
 In:  an `Operation`: what is called, with which arguments.
-Out: from a rule of `INSTEAD`: a result that needs no node, `Unsupported`, or GO_ON (the ordinary case).
-     From a rule of `CHECKS`, once the operation has run on fakes: nothing, or `Unsupported`.
+Out: from a rule of `INSTEAD`: a result that needs no node, `Unsupported`, or GO_ON (the ordinary
+     case). From a rule of `CHECKS`, once the operation has run on fakes: nothing, or `Unsupported`.
 
 `GraphBuilder.call` asks the rules in their order; `corners/` adds more to both lists.
-In PyTorch: `torch/_dynamo/variables/tensor.py` (`TensorVariable.call_method`, with a method for each special name).
+In PyTorch: `torch/_dynamo/variables/tensor.py` (`TensorVariable.call_method`, with a method for
+each special name).
 """
 
 from __future__ import annotations
@@ -40,7 +42,8 @@ REACH_AROUND = set(
     from_file from_dlpack frombuffer is_inference is_shared is_set_to quantize_per_tensor
     quantize_per_tensor_dynamic quantize_per_channel""".split()
 )
-"""Functions whose effect a graph of operations cannot hold, or that may share memory with what is no tensor."""
+"""Functions whose effect a graph of operations cannot hold, or that may share memory with what is
+no tensor."""
 RESHAPING = {"t_", "transpose_", "squeeze_", "unsqueeze_", "swapaxes_", "swapdims_"}
 """Of these, those that a graph can hold for its own tensors."""
 
@@ -48,17 +51,20 @@ OF_NUMBERS = {IN_PLACE[f"{sign}="]: function for sign, function in OPERATORS.ite
 OF_NUMBERS |= dict.fromkeys((operator.pow, operator.ipow), pow)
 """Operator → the function to record in its place, if the left operand is a number.
 
-`2 *= x` makes a new tensor. And torch.fx would print the power of -2 as `-2 ** x`, which is `-(2 ** x)`."""
+`2 *= x` makes a new tensor. And torch.fx would print the power of -2 as `-2 ** x`, which is
+`-(2 ** x)`."""
 
 REWRITTEN: dict[str, Callable[..., Any]] = {}
-"""Name of an operation → a function of (builder, *arguments) that computes it by other operations. It gives GO_ON if it cannot."""
+"""Name of an operation → a function of (builder, *arguments) that computes it by other operations.
+It gives GO_ON if it cannot."""
 CONSTANTS: list[Callable[..., Any]] = []
 """Functions of (builder, tensor) that give the tensor's data if they are known, or None."""
 
 
 @dataclass
 class Operation:
-    """A call that the program makes: of a function, or of a method of the first argument (then `target` is its name)."""
+    """A call that the program makes: of a function, or of a method of the first argument (then
+    `target` is its name)."""
 
     target: Callable[..., Any] | str
     args: list[Any]
@@ -97,11 +103,12 @@ def device_of_cpu(value: Any) -> Any:
     return "cpu" if isinstance(value, str) and value == "cpu:0" else value
 
 
-# ---- instead of recording ----------------------------------------------------------------------------
+# ---- instead of recording ------------------------------------------------------------------------
 
 
 def said_by_others(builder: GraphBuilder, operation: Operation) -> Any:
-    """Some operations have no form of their own in a graph, but other operations compute the same."""
+    """Some operations have no form of their own in a graph, but other operations compute the
+    same."""
     rewrite = REWRITTEN.get(operation.name)
     if rewrite is None or operation.kwargs or not operation.is_on_tensor:
         return GO_ON
@@ -159,9 +166,12 @@ def at_a_level_of_grad(operation: Operation) -> bool:
 
 
 def asks_for_gradient(builder: GraphBuilder, operation: Operation) -> str:
-    """Does the call ask autograd for the gradient of what the graph computes? Then why the graph must run as eager does.
+    """Does the call ask autograd for the gradient of what the graph computes?
 
-    A compiled graph is one node for autograd, which knows no gradient of what is computed in its middle.
+    Then why the graph must run as eager does.
+
+    A compiled graph is one node for autograd, which knows no gradient of what is computed in its
+    middle.
     """
     args, inputs = operation.args, operation.kwargs.get("inputs")
     asked = {
@@ -182,10 +192,11 @@ INSTEAD: list[Callable[[GraphBuilder, Operation], Any]] = [
     takes_data_into_python,
     reaches_around,
 ]
-"""Each gives the operation's result, raises Unsupported, or gives GO_ON. The first answer counts."""
+"""Each gives the operation's result, raises Unsupported, or gives GO_ON. The first answer
+counts."""
 
 
-# ---- once it has run on fakes ------------------------------------------------------------------------
+# ---- once it has run on fakes --------------------------------------------------------------------
 
 
 def out_keeps_its_shape(builder: GraphBuilder, operation: Operation, result: Any) -> None:

@@ -1,12 +1,14 @@
 """How a value of the interpreted world is written as an expression of the real one.
 
 In:  a value that the interpreted program returns, or leaves in an object from outside.
-Out: an expression for the head. `__out[0]` is a tensor that the graph gives; `x` and `self.ln.weight` come from outside; what
-     the program made itself is made anew: `[__out[0], 3]`.
+Out: an expression for the head. `__out[0]` is a tensor that the graph gives; `x` and
+     `self.ln.weight` come from outside; what the program made itself is made anew: `[__out[0], 3]`.
 
-One object stays one object: a value that is asked for twice gets a variable. `WAYS` is the ordered list of the ordinary kinds;
-`BY_TYPE` holds the special ones, which `corners/rebuilding.py` fills in.
-In PyTorch: `PyCodegen.__call__` in `torch/_dynamo/codegen.py`, and the `reconstruct` methods in `torch/_dynamo/variables/`.
+One object stays one object: a value that is asked for twice gets a variable. `WAYS` is the ordered
+list of the ordinary kinds; `BY_TYPE` holds the special ones, which `corners/rebuilding.py` fills
+in.
+In PyTorch: `PyCodegen.__call__` in `torch/_dynamo/codegen.py`, and the `reconstruct` methods in
+`torch/_dynamo/variables/`.
 """
 
 from __future__ import annotations
@@ -44,7 +46,8 @@ METHOD_THAT_ADDS: dict[Any, str] = {
     collections.OrderedDict: "update",
     dict: "update",
 }
-"""Containers that can change, and the method that adds items. A class built on one finds its base in this order."""
+"""Containers that can change, and the method that adds items. A class built on one finds its base
+in this order."""
 
 MODULES_WITH_REDUCE = (
     "itertools",
@@ -81,7 +84,9 @@ class Rebuilder:
     # --- an expression for any value
 
     def rebuild(self, value: Any) -> str:
-        """The expression that gives `value` in the real world. A value asked for twice is one object both times."""
+        """The expression that gives `value` in the real world.
+
+        A value asked for twice is one object both times."""
         known = self.world.of(value)
         if known is not None and not self.has_own_place(known, value):
             return self.fetch_twin(known) or self.fetch(known)
@@ -105,12 +110,14 @@ class Rebuilder:
         return self._written[id(value)].text
 
     def has_own_place(self, known: Known, value: Any) -> bool:
-        """Is `value` better named directly than fetched: a class or a module, that no variable of the frame holds?"""
+        """Is `value` better named directly than fetched: a class or a module, that no variable of
+        the frame holds?"""
         named = self.world.is_static(value) and not is_a(value, types.FunctionType)
         return named and not known.source.is_variable
 
     def name_of_unfinished(self, value: Any) -> str:
-        """A variable for a container that is met again while its items are written: it contains itself."""
+        """A variable for a container that is met again while its items are written: it contains
+        itself."""
         if type(value) not in (list, dict):
             raise Unsupported(f"a {type(value).__name__} that contains itself is alive here")
         return self.assign(f"{type(value).__name__}()", value)
@@ -149,14 +156,16 @@ class Rebuilder:
         return self.hoist(known.stand_in, known.source)
 
     def fetch_twin(self, known: Known) -> str:
-        """The compiled twin of a module, if the program met the twin and not the module itself; else ""."""
+        """The compiled twin of a module, if the program met the twin and not the module itself;
+        else ""."""
         twin = known.source.base
         if known.source.before != "model_of(" or twin is None:
             return ""
         return twin.expr if twin.is_variable else self.hoist(twin, twin)
 
     def hoist(self, value: Any, found: Source | str) -> str:
-        """A variable that gets what is at this source (or this expression) at the start of the head."""
+        """A variable that gets what is at this source (or this expression) at the start of the
+        head."""
         if id(value) not in self._written:
             name = f"__in{next(self._count)}"
             self.fetched.append((name, found))
@@ -164,7 +173,8 @@ class Rebuilder:
         return self._written[id(value)].text
 
     def assign(self, text: str, value: Any = MISSING) -> str:
-        """Give an object a variable, so that it is made once; `value` may be referred to while it is still being filled."""
+        """Give an object a variable, so that it is made once; `value` may be referred to while it
+        is still being filled."""
         name = f"__v{next(self._count)}"
         self.body.append(f"{name} = {text}")
         if value is not MISSING:
@@ -201,7 +211,8 @@ class Rebuilder:
     # --- containers
 
     def put(self, place: str, base: Any, own: bool, items: Any, anew: bool = False) -> None:
-        """Add items to the container at `place`, emptied if `anew`, with the methods of `base`; `own`: that is its class."""
+        """Add items to the container at `place`, emptied if `anew`, with the methods of `base`;
+        `own`: that is its class."""
         by_key = base in MAPPINGS and not own
         if by_key:
             method = "__setitem__"
@@ -284,7 +295,8 @@ def is_function_without_place(head: Rebuilder, value: Any) -> bool:
 
 
 def write_function(head: Rebuilder, function: types.FunctionType) -> str:
-    """A function that the program made: a new one of its code, its globals, its defaults and its cells."""
+    """A function that the program made: a new one of its code, its globals, its defaults and its
+    cells."""
     if id(function) not in head.world.made:
         if function.__closure__:
             what = f"{function.__qualname__}, a function that has no known place, is alive here"
@@ -293,7 +305,8 @@ def write_function(head: Rebuilder, function: types.FunctionType) -> str:
 
     defaults = head.rebuild(function.__defaults__)
 
-    # Cells of its own come first and empty. They are filled when the function is there, for they may hold it.
+    # Cells of its own come first and empty. They are filled when the function is there, for they
+    # may hold it.
     own_cells = []
     for cell in function.__closure__ or ():
         if head.world.of(cell) is None and not head.is_written(cell):
@@ -395,7 +408,8 @@ def is_instance_of_python_class(value: Any) -> bool:
     if is_a(value, BaseException):
         return True
 
-    # Classes of these modules may have more in them than attributes. They say themselves how to make a copy.
+    # Classes of these modules may have more in them than attributes. They say themselves how to
+    # make a copy.
     cls = type(value)
     if cls.__module__ in MODULES_WITH_REDUCE:
         return False
@@ -403,7 +417,8 @@ def is_instance_of_python_class(value: Any) -> bool:
 
 
 def write_instance(head: Rebuilder, value: Any) -> str:
-    """An instance of a class written in Python: made without `__init__`, then given its attributes."""
+    """An instance of a class written in Python: made without `__init__`, then given its
+    attributes."""
     if is_a(value, BaseException):
         name = write_exception(head, value)
     else:
@@ -474,7 +489,8 @@ def write_reduced(head: Rebuilder, value: Any) -> str:
 
 
 def refuse_own_keys(keys: Iterable[Any]) -> None:
-    """Raise Unsupported if a dict or set of these would ask them: their `__eq__` and `__hash__` have run once already."""
+    """Raise Unsupported if a dict or set of these would ask them: their `__eq__` and `__hash__`
+    have run once already."""
     for key in list(keys):
         if has_own_comparison(key):
             what = f"puts a {type(key).__name__} into a dict or set, which runs its own __eq__ or __hash__"
@@ -482,7 +498,9 @@ def refuse_own_keys(keys: Iterable[Any]) -> None:
 
 
 def has_own_comparison(key: Any) -> bool:
-    """Does a dict run code of the user's to find this key? What `dataclasses` writes compares fields, and nothing else."""
+    """Does a dict run code of the user's to find this key?
+
+    What `dataclasses` writes compares fields, and nothing else."""
     if type(key) is tuple:
         return any(map(has_own_comparison, key))
 

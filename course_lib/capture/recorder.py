@@ -2,7 +2,8 @@
 
 In:  calls of torch, whoever makes them: an instruction, a builtin, or torch's own Python code.
 Out: for each a call of `GraphBuilder.call`, under the name that a user would give the operation.
-In PyTorch: `torch/fx/experimental/proxy_tensor.py` (`PreDispatchTorchFunctionMode`), which listens in the same way.
+In PyTorch: `torch/fx/experimental/proxy_tensor.py` (`PreDispatchTorchFunctionMode`), which listens
+in the same way.
 """
 
 import operator
@@ -23,7 +24,8 @@ OPERATOR_OF: dict[str, Callable[..., Any]] = {
     "__rdiv__": operator.truediv,
 }
 OPERATOR_OF |= {f"__r{name}__": getattr(operator, f"__{name}__") for name in REFLECTED}
-"""Special methods: the operator that a graph says instead (with the operands swapped, if it begins with r)."""
+"""Special methods: the operator that a graph says instead (with the operands swapped, if it begins
+with r)."""
 
 
 class TorchRecorder(TorchFunctionMode):

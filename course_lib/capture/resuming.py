@@ -3,8 +3,10 @@
 In:  an interpreter that stopped before an instruction, and the texts of what is on its stack.
 Out: the source of a call of `resume`, with the values of the variables that are still needed.
 
-A graph break needs it for the rest of the frame (`breaks.py`), and a generator that is alive for the rest of its own code.
-In PyTorch: `create_call_resume_at` in `torch/_dynamo/symbolic_convert.py`, and `torch/_dynamo/resume_execution.py`.
+A graph break needs it for the rest of the frame (`breaks.py`), and a generator that is alive for
+the rest of its own code.
+In PyTorch: `create_call_resume_at` in `torch/_dynamo/symbolic_convert.py`, and
+`torch/_dynamo/resume_execution.py`.
 """
 
 from __future__ import annotations
@@ -22,7 +24,9 @@ if TYPE_CHECKING:
 
 
 def stack_of(head: Rebuilder, it: Machine) -> list[Any]:
-    """What is on the stack of `it`, as text. NULL and exceptions that are being handled stay what they are."""
+    """What is on the stack of `it`, as text.
+
+    NULL and exceptions that are being handled stay what they are."""
     stack = []
     for value in it.stack:
         is_marker = value is NULL or type(value) is Handled
@@ -35,7 +39,9 @@ def stack_of(head: Rebuilder, it: Machine) -> list[Any]:
 def resumption(
     head: Rebuilder, it: Machine, offset: int, stack: list[Any], function: str, plain: bool
 ) -> str:
-    """The call that goes on with what `it` interprets at `offset`, with this on the stack. `plain`: without compiling."""
+    """The call that goes on with what `it` interprets at `offset`, with this on the stack.
+
+    `plain`: without compiling."""
     needed = needed_at(it, offset)
     values = {name: head.rebuild(value) for name, value in variables_of(it, needed).items()}
     unbound = needed.intersection(it.code.co_varnames).difference(values)
@@ -66,7 +72,8 @@ def needed_at(it: Machine, offset: int) -> frozenset[str]:
 
 
 def variables_of(it: Machine, needed: frozenset[str]) -> dict[str, Any]:
-    """The variables to hand on: cells first, then those that are needed; and generators, which must not end early."""
+    """The variables to hand on: cells first, then those that are needed; and generators, which must
+    not end early."""
     cells = {}
     for name, value in it.locals.items():
         if type(value) is CellType:

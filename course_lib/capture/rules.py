@@ -1,7 +1,8 @@
 """What all ordered lists of rules in this room share.
 
-Each list is asked from its front. A rule answers, raises `Unsupported`, or gives GO_ON; then the next one is asked.
-Special cases (`corners/`) put their rules into the lists; the files of the ordinary path import none of them.
+Each list is asked from its front. A rule answers, raises `Unsupported`, or gives GO_ON; then the
+next one is asked. Special cases (`corners/`) put their rules into the lists; the files of the
+ordinary path import none of them.
 """
 
 from typing import Any

@@ -1,9 +1,11 @@
 """Where a value came from.
 
-A `Source` is a path from the frame to an object: `self._modules['ln']._parameters['weight']`. It prints as the Python expression
-that finds the object again on the next call; guards test it there (`guard_tests.py`), and the head fetches graph inputs through it.
+A `Source` is a path from the frame to an object: `self._modules['ln']._parameters['weight']`. It
+prints as the Python expression that finds the object again on the next call; guards test it there
+(`guard_tests.py`), and the head fetches graph inputs through it.
 `Unsupported`: where capture stopped.
-In PyTorch: `torch/_dynamo/source.py` (`LocalSource`, `AttrSource`, `GetItemSource`, ...), `exc.py` (`Unsupported`).
+In PyTorch: `torch/_dynamo/source.py` (`LocalSource`, `AttrSource`, `GetItemSource`, ...), `exc.py`
+(`Unsupported`).
 """
 
 import builtins
@@ -21,7 +23,8 @@ from course_lib.frames.hook import class_version
 from course_lib.twin import model_of
 
 MOVED = (AttributeError, LookupError, TypeError, ArithmeticError, ValueError, RuntimeError)
-"""What looking up a path may raise when the objects on it have changed: then the guard does not hold."""
+"""What looking up a path may raise when the objects on it have changed: then the guard does not
+hold."""
 
 
 def is_finite(number: Any) -> bool:
@@ -64,9 +67,11 @@ class Item:
 
 @dataclass(frozen=True)
 class Source:
-    """A path to an object, as Python: the expression of a shorter path, `base`, with text before and after it. A root has no base.
+    """A path to an object, as Python: the expression of a shorter path, `base`, with text before
+    and after it. A root has no base.
 
-    pretty: how a user would write the last step, if that differs. alone: the user writes it without the base.
+    pretty: how a user would write the last step, if that differs. alone: the user writes it without
+    the base.
     in_dict: the attribute is read from `__dict__`, for a `__getattr__` would be slow.
     step: the last step as a record, if it is an attribute or an item.
     """
@@ -101,7 +106,8 @@ class Source:
 
     @property
     def shown(self) -> str:
-        """The expression as the user would write it: `self.ln.weight`, not `self._modules['ln']._parameters['weight']`."""
+        """The expression as the user would write it: `self.ln.weight`, not
+        `self._modules['ln']._parameters['weight']`."""
         registry = self.base
         if registry and registry.base and registry.is_registry and isinstance(self.step, Item):
             module, key = registry.base.shown, self.step.key
@@ -152,8 +158,9 @@ class Source:
     def variable(self, name: str, at: str = "") -> "Source":
         """A variable that is shown by its name alone.
 
-        Without `at` it is a global variable: the item `name` of the dict `base`. With `at` it is a variable of an enclosing
-        function, which lies in a cell of the function `base`: `at` is the path from there (`.__closure__[0].cell_contents`).
+        Without `at` it is a global variable: the item `name` of the dict `base`. With `at` it is a
+        variable of an enclosing function, which lies in a cell of the function `base`: `at` is the
+        path from there (`.__closure__[0].cell_contents`).
         """
         if at:
             return Source(at, self, pretty=name, alone=True)
@@ -164,7 +171,8 @@ class Source:
 
 
 def variables(names: Any) -> dict[str, str]:
-    """By parameter, the variable of heads and checks: the same name, unless they use that themselves (`type`, `torch`)."""
+    """By parameter, the variable of heads and checks: the same name, unless they use that
+    themselves (`type`, `torch`)."""
     return {name: variable_for(name, names) for name in names}
 
 
@@ -172,7 +180,8 @@ LIST_VARIABLES = {"locals", "dir"}
 
 
 def lists_variables(code: CodeType) -> bool:
-    """Does this code name a function that lists the variables of the frame that calls it, also those that no line reads?"""
+    """Does this code name a function that lists the variables of the frame that calls it, also
+    those that no line reads?"""
     return not LIST_VARIABLES.isdisjoint(code.co_names)
 
 
@@ -185,7 +194,9 @@ def variable_for(name: str, names: Any) -> str:
 
 
 def Local(name: str, called: str = "") -> "Source":
-    """An argument of the frame. `called`: what heads and checks call it, if that is known (`variables`)."""
+    """An argument of the frame.
+
+    `called`: what heads and checks call it, if that is known (`variables`)."""
     return Source(called or variables([name])[name], pretty=name)
 
 
@@ -198,7 +209,9 @@ def Imported(name: str) -> "Source":
 
 
 class Location(NamedTuple):
-    """A place in the user's source. `column` and `end_column` count from 0 and are -1 where Python does not know them."""
+    """A place in the user's source.
+
+    `column` and `end_column` count from 0 and are -1 where Python does not know them."""
 
     filename: str
     line: int
@@ -233,8 +246,10 @@ def attribute_of(source: Source | None, name: str) -> Source | None:
 class Unsupported(Exception):
     """Capture met something that has no form in a graph.
 
-    reason: one sentence; hint: what the user can do; stack: the calls that led to the location, outermost first.
-    as_eager: why the graph that ends here has to run operation by operation; "" if it may be compiled.
+    reason: one sentence; hint: what the user can do; stack: the calls that led to the location,
+    outermost first.
+    as_eager: why the graph that ends here has to run operation by operation; "" if it may be
+    compiled.
     anew: what is outside has changed in a way that capture wants, so it starts again."""
 
     reason: str

@@ -1,7 +1,8 @@
 """Operations whose result nobody uses, but whose error matters.
 
 In:  the graph under construction and what it is to return.
-Out: what it has to return besides: `torch.linalg.cholesky(x)` raises for some data, whether its result is used or not.
+Out: what it has to return besides: `torch.linalg.cholesky(x)` raises for some data, whether its
+result is used or not.
 In PyTorch: no counterpart. Such an operation is dropped.
 """
 
@@ -22,7 +23,8 @@ if TYPE_CHECKING:
 def unused_checks(builder: GraphBuilder, outputs: list[Any]) -> list[torch.Tensor]:
     """The results that nobody uses, of operations that may refuse their data.
 
-    The graph returns them, too. Otherwise the operation would be dropped, and with it the error that eager raises.
+    The graph returns them, too. Otherwise the operation would be dropped, and with it the error
+    that eager raises.
     """
     failing = [node for node in builder.graph.nodes if may_fail(node)]
     if not failing:

@@ -15,7 +15,8 @@ CONSTANT_TYPES = (
     *(bool, int, float, complex, str, bytes, type(None), type(...), type(NotImplemented)),
     *(torch.dtype, torch.device, torch.layout, torch.memory_format, torch.Size),
 )
-"""Types of values that cannot change: guards compare them by value, and graphs hold them as they are."""
+"""Types of values that cannot change: guards compare them by value, and graphs hold them as they
+are."""
 
 # Private modules that users know under another name
 PUBLIC_MODULES = {"posix": "os", "io": "builtins", "operator": "builtins"}

@@ -1,14 +1,17 @@
-"""The interpreted program's world: copies of what is outside, so that capture changes nothing outside.
+"""The interpreted program's world: copies of what is outside, so that capture changes nothing
+outside.
 
 In:  a real object and the `Source` where it was found (`World.wrap`).
-Out: what the interpreted program works on in its place. An immutable object stands for itself, under a guard. A tensor
-     becomes a fake one. Anything that can change (a list, a dict, an instance, a cell) becomes a copy, made of such
-     stand-ins (`stand_ins/`): the program mutates the copy, and what differs in the end are the side effects that the head performs.
+Out: what the interpreted program works on in its place. An immutable object stands for itself,
+     under a guard. A tensor becomes a fake one. Anything that can change (a list, a dict, an
+     instance, a cell) becomes a copy, made of such stand-ins (`stand_ins/`): the program mutates
+     the copy, and what differs in the end are the side effects that the head performs.
 
-Everything the program makes itself is an ordinary Python object. So builtins need no rules: `sorted`, `zip`, `dict.update` simply
-run, and where they call back into Python (a sort key, `__eq__`, a property), the frame hook hands that frame to the interpreter
-(`inliner.py`).
-In PyTorch: `torch/_dynamo/variables/builder.py` (`VariableBuilder`), `side_effects.py`; a `VariableTracker` models each object.
+Everything the program makes itself is an ordinary Python object. So builtins need no rules:
+`sorted`, `zip`, `dict.update` simply run, and where they call back into Python (a sort key,
+`__eq__`, a property), the frame hook hands that frame to the interpreter (`inliner.py`).
+In PyTorch: `torch/_dynamo/variables/builder.py` (`VariableBuilder`), `side_effects.py`; a
+`VariableTracker` models each object.
 """
 
 import builtins
@@ -63,7 +66,9 @@ class Place:
 
 @dataclass
 class Warned:
-    """A warning that the program shows. `place`: a number if it lies so many frames above the captured one."""
+    """A warning that the program shows.
+
+    `place`: a number if it lies so many frames above the captured one."""
 
     message: Any
     category: Any
@@ -75,7 +80,9 @@ class Warned:
 
 @dataclass(frozen=True)
 class Stored:
-    """What the program has stored where no copy is. MISSING as the value: it has deleted what was there."""
+    """What the program has stored where no copy is.
+
+    MISSING as the value: it has deleted what was there."""
 
     holder: Any  # A dict of global variables, a tensor, a class
     name: str
@@ -90,7 +97,8 @@ class Raised:
     trace: Any
 
 
-# Who is told what operations warn of: (world, function, arguments, keyword arguments, result, warnings)
+# Who is told what operations warn of: (world, function, arguments, keyword arguments, result,
+# warnings)
 listeners: list[Any] = []
 
 
@@ -125,10 +133,12 @@ class World(Functions):
         self.stored: dict[tuple[int, str], Stored] = {}
         self.raised: dict[int, Raised] = {}
         self.warned: list[Warned] = []
-        # Effects of kinds that only a corner knows: each has `state()`, `write(head)` and `undo(head)`
+        # Effects of kinds that only a corner knows: each has `state()`, `write(head)` and
+        # `undo(head)`
         self.others: list[Any] = []
 
-        # A break inside a generator that is being closed: Python would swallow the exception, so it is kept here
+        # A break inside a generator that is being closed: Python would swallow the exception, so it
+        # is kept here
         self.problem: Unsupported | None = None
 
         # Is the frame interpreted to its end, or to a break?
@@ -137,7 +147,8 @@ class World(Functions):
         # Events, for whoever listens once the attempt is over
         self.told: list[Any] = []
 
-        # Switches as they were when the frame began, inference mode (off while fakes are made), and how deep autocast is nested
+        # Switches as they were when the frame began, inference mode (off while fakes are made), and
+        # how deep autocast is nested
         self.at_start = global_state.turned()
         self.inference = torch.is_inference_mode_enabled()
         self.nesting = 0
@@ -161,10 +172,12 @@ class World(Functions):
         self.root = self.inliner.caller = None
         self.inliner.world = self.builder.tell_warnings = cast(Any, None)
 
-    # ---- from outside ------------------------------------------------------------------------------------
+    # ---- from outside ----------------------------------------------------------------------------
 
     def wrap(self, obj: Any, source: Source | None) -> Any:
-        """What stands for the real `obj`: one stand-in, wherever it is found. Without a source: a constant of trusted code."""
+        """What stands for the real `obj`: one stand-in, wherever it is found.
+
+        Without a source: a constant of trusted code."""
         # what `cl.compile` gave for a module stands for the module itself
         if type(type(obj)) is TwinType:
             obj, source = model_of(obj), source.model() if source else None
@@ -198,7 +211,8 @@ class World(Functions):
         return obj
 
     def number(self, obj: int | float, source: Source, at_once: bool = False) -> Any:
-        """A symbolic number, if this one has changed between two captures (or `at_once`); else the number itself."""
+        """A symbolic number, if this one has changed between two captures (or `at_once`); else the
+        number itself."""
         if source.expr not in self.numbers:
             size = self.shapes.number(obj, source, at_once)
             self.numbers[source.expr] = size
@@ -247,7 +261,8 @@ class World(Functions):
         return self.know(obj, obj, source, opaque=True).stand_in
 
     def check_addresses(self, text: str) -> None:
-        """Raise Unsupported for a text that says where a stand-in lies: what it stands for lies elsewhere."""
+        """Raise Unsupported for a text that says where a stand-in lies: what it stands for lies
+        elsewhere."""
         for number in re.findall(r"\bat 0x([0-9a-f]+)", text):
             known = self.known.get(int(number, 16))
             if known is not None and known.real is not known.stand_in:
@@ -273,7 +288,7 @@ class World(Functions):
             )
         return self.wrap(value, base.variable(name) if base else None)
 
-    # ---- what the program stores outside, where no copy is -----------------------------------------------
+    # ---- what the program stores outside, where no copy is ---------------------------------------
 
     def store(self, holder: Any, name: str, value: Any) -> None:
         """The program stores a value, or (MISSING) deletes one; the head will do it."""
@@ -290,7 +305,7 @@ class World(Functions):
                 return MISSING
         return MISSING
 
-    # ---- switches ----------------------------------------------------------------------------------------
+    # ---- switches --------------------------------------------------------------------------------
 
     def switched(self) -> list[tuple[str, str]]:
         """The switches that the program has turned: how to turn them in the real world."""
@@ -299,7 +314,9 @@ class World(Functions):
         return turned + [(f"torch.autocast_{way}_nesting", "")] * abs(self.nesting)
 
     def nest(self, by: int) -> int:
-        """Enter or leave an autocast region: how deep it is now. (The real count is the head's to change.)"""
+        """Enter or leave an autocast region: how deep it is now.
+
+        (The real count is the head's to change.)"""
         self.nesting += by
         torch.autocast_increment_nesting()
         return torch.autocast_decrement_nesting() + self.nesting

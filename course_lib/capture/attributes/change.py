@@ -1,8 +1,10 @@
 """`value.name = new` and `del value.name`: only copies change.
 
 In:  a value of the interpreted program, a name, and perhaps a new value.
-Out: nothing. A copy has the new attribute; of a class, a module or a tensor it is noted (`World.store`) for the head to do.
-In PyTorch: `torch/_dynamo/side_effects.py` (`SideEffects.store_attr`), `variables/builtin.py` (`call_setattr`).
+Out: nothing. A copy has the new attribute; of a class, a module or a tensor it is noted
+(`World.store`) for the head to do.
+In PyTorch: `torch/_dynamo/side_effects.py` (`SideEffects.store_attr`), `variables/builtin.py`
+(`call_setattr`).
 """
 
 from __future__ import annotations
@@ -27,12 +29,14 @@ if TYPE_CHECKING:
 
 
 OPAQUE_CHANGES: dict[type, Callable[..., None]] = {}
-"""Type of an object that capture knows nothing else about → how an attribute of it is changed: (interpreter, what is known,
-name, and perhaps the new value)."""
+"""Type of an object that capture knows nothing else about → how an attribute of it is changed:
+(interpreter, what is known, name, and perhaps the new value)."""
 
 
 def change(it: Machine, value: Any, name: str, *new: Any, default: bool = False) -> None:
-    """`value.name = new`; without `new`: `del value.name`. `default`: as `object.__setattr__` does it."""
+    """`value.name = new`; without `new`: `del value.name`.
+
+    `default`: as `object.__setattr__` does it."""
     world = it.world
     if is_a(value, torch.Tensor) and not world.is_opaque(value):
         change_tensor(it, value, name, *new)
@@ -76,7 +80,9 @@ def refuse_deep_change(known: Known, name: str) -> None:
 
 
 def is_changed_by_module(value: Any, new: tuple[Any, ...], default: bool) -> bool:
-    """Would `nn.Module.__setattr__` (or `__delattr__`) do it? Not where `object.__setattr__` was called (`default`)."""
+    """Would `nn.Module.__setattr__` (or `__delattr__`) do it?
+
+    Not where `object.__setattr__` was called (`default`)."""
     if default and new:
         return False
     method = "__setattr__" if new else "__delattr__"
@@ -84,7 +90,9 @@ def is_changed_by_module(value: Any, new: tuple[Any, ...], default: bool) -> boo
 
 
 def store_in_place(it: Machine, value: Any, name: str, new: Any = MISSING) -> None:
-    """Note the change of a class or a module of the user's, for the head. No code of the user's may run there."""
+    """Note the change of a class or a module of the user's, for the head.
+
+    No code of the user's may run there."""
     if is_class_with_plain_attribute(value, name, new):
         it.world.store(value, name, new)
         return
@@ -111,7 +119,9 @@ def is_class_with_plain_attribute(value: Any, name: str, new: Any) -> bool:
 def set_module_attribute(
     it: Machine, module: torch.nn.Module, name: str, new: Any = MISSING
 ) -> None:
-    """`nn.Module.__setattr__` (or `__delattr__`). For a module from outside it is done here: torch's own code would look at more."""
+    """`nn.Module.__setattr__` (or `__delattr__`).
+
+    For a module from outside it is done here: torch's own code would look at more."""
     known = it.world.of(module)
     if known is None:
         it.native(torch.nn.Module.__setattr__, module, name, new)

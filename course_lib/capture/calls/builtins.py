@@ -2,7 +2,8 @@
 
 In:  a builtin function, a method of a builtin type, a descriptor.
 Out: what it gives, on the interpreted world's own objects.
-In PyTorch: `torch/_dynamo/variables/builtin.py` (`BuiltinVariable`), with a method for each builtin.
+In PyTorch: `torch/_dynamo/variables/builtin.py` (`BuiltinVariable`), with a method for each
+builtin.
 """
 
 from __future__ import annotations
@@ -36,8 +37,8 @@ SAFE_MODULES = {
     f"_{name}" for name in "operator functools collections bisect heapq abc string struct".split()
 }
 SAFE_MODULES |= {"math", "math.integer", "cmath", "itertools", "unicodedata"}
-"""Modules written in C whose functions touch nothing but their arguments: the name that a function's `__module__` gives
-(`_bisect`, not `bisect`)."""
+"""Modules written in C whose functions touch nothing but their arguments: the name that a
+function's `__module__` gives (`_bisect`, not `bisect`)."""
 SAFE_FUNCTIONS = {sys.getrecursionlimit, sys.intern, os.fspath}
 """Single functions that touch nothing but their arguments. (`FACTS` has those of torch.)"""
 REFUSED = {input, open, exec, eval, compile, __import__, breakpoint, locals, dir}
@@ -147,7 +148,8 @@ def is_safe_method(it: Machine, function: Any, target: Any) -> bool:
 
 
 def check_argument(it: Machine, function: Any, arg: Any) -> None:
-    """See that a stand-in is complete before C code looks at it; refuse what C code would see through."""
+    """See that a stand-in is complete before C code looks at it; refuse what C code would see
+    through."""
     world = it.world
     if world.is_opaque(arg) and not is_a(arg, torch.Tensor) and function not in (callable, repr):
         raise Unsupported(f"gives a {type(arg).__name__} to {name_of(function)}")

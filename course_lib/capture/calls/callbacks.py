@@ -3,8 +3,9 @@
 In:  arguments for a function written in C.
 Out: the same arguments; in place of what it is going to call, something that asks the interpreter.
 
-A function written in Python comes back to the interpreter by itself, through the frame hook. A function written in C
-(`map(getattr, ...)`) would be shown stand-ins, whose attributes are not filled in.
+A function written in Python comes back to the interpreter by itself, through the frame hook. A
+function written in C (`map(getattr, ...)`) would be shown stand-ins, whose attributes are not
+filled in.
 """
 
 from __future__ import annotations

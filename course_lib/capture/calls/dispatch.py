@@ -4,7 +4,8 @@ In:  a callable of the interpreted program, its arguments.
 Out: what the call gives. Raises what Python raises, or `Unsupported`.
 
 The rules are asked in the order of `CALL_RULES`; `corners/` put more of them between (`register`).
-In PyTorch: `torch/_dynamo/variables/builder.py` picks a class for each callable; its `call_function` then decides.
+In PyTorch: `torch/_dynamo/variables/builder.py` picks a class for each callable; its
+`call_function` then decides.
 """
 
 from __future__ import annotations
@@ -68,7 +69,7 @@ def register(rule: CallRule, *, before: str) -> None:
     CALL_RULES.insert(names.index(before), rule)
 
 
-# ---- what each rule matches, and what it does --------------------------------------------------------
+# ---- what each rule matches, and what it does ----------------------------------------------------
 
 
 def is_module(it: Machine, function: Any) -> bool:
@@ -93,7 +94,9 @@ def call_its_call(it: Machine, function: Any, args: list[Any], kwargs: dict[str,
 
 
 def is_tensor_method(it: Machine, function: Any) -> bool:
-    """`x.relu`, bound to a tensor? (An opaque tensor is one that the graph cannot hold: a sparse one, say.)"""
+    """`x.relu`, bound to a tensor?
+
+    (An opaque tensor is one that the graph cannot hold: a sparse one, say.)"""
     tensor = getattr(function, "__self__", None)
     return is_a(tensor, torch.Tensor) and not it.world.is_opaque(tensor)
 
@@ -103,7 +106,9 @@ def record_method(it: Machine, function: Any, args: list[Any], kwargs: dict[str,
 
 
 def anything(it: Machine, function: Any) -> bool:
-    """Matches each callable. The rule's other function decides, and gives GO_ON where it has no answer."""
+    """Matches each callable.
+
+    The rule's other function decides, and gives GO_ON where it has no answer."""
     return True
 
 
@@ -196,4 +201,5 @@ CALL_RULES = [
     CallRule("object that is not callable", is_not_callable, raise_not_callable),
     CallRule("builtin", anything, run_builtin),
 ]
-"""The first rule that matches decides. Special kinds of callables (`corners/`) stand between them."""
+"""The first rule that matches decides. Special kinds of callables (`corners/`) stand between
+them."""

@@ -2,7 +2,8 @@
 
 In:  a function written in Python, its arguments.
 Out: what it returns. `Unsupported` for code that is not to be followed.
-In PyTorch: `torch/_dynamo/symbolic_convert.py` (`InliningInstructionTranslator`), `trace_rules.py` (`SkipFilesVariable`).
+In PyTorch: `torch/_dynamo/symbolic_convert.py` (`InliningInstructionTranslator`), `trace_rules.py`
+(`SkipFilesVariable`).
 """
 
 from __future__ import annotations
@@ -99,7 +100,9 @@ def refuse_what_is_not_followed(function: types.FunctionType, module: str) -> No
 def bound_values(
     it: Machine, function: types.FunctionType, args: list[Any], kwargs: dict[str, Any]
 ) -> tuple[Any, ...]:
-    """The values of the parameters, in flat order. CPython binds them, and raises its own errors."""
+    """The values of the parameters, in flat order.
+
+    CPython binds them, and raises its own errors."""
     copy = types.FunctionType(function.__code__, {}, function.__name__, None, function.__closure__)
     copy.__defaults__, copy.__kwdefaults__ = it.world.defaults(function)
     values: tuple[Any, ...] = frames.call(Binder(no_hook), copy, *args, **kwargs)

@@ -25,7 +25,8 @@ HAS_HOOKS = (
     " or ".join(f"{{0}}[{name!r}]" for name in HOOKS)
     + f" or '{OWN_COMPILED_CALL}' in {{0}} and {{0}}['{OWN_COMPILED_CALL}']"
 )
-"""Of a module's attributes: does calling it run more than `forward`? (The test of `nn.Module._call_impl`.)"""
+"""Of a module's attributes: does calling it run more than `forward`? (The test of
+`nn.Module._call_impl`.)"""
 SHARED_HOOKS = [getattr(torch.nn.modules.module, f"_global{name}") for name in HOOKS]
 """The hooks that all modules share."""
 HELPERS["SHARED_HOOKS"] = SHARED_HOOKS
@@ -57,14 +58,18 @@ def call_module(
 
 
 def has_own_call(module: torch.nn.Module) -> bool:
-    """Has the class a `__call__` of its own? The one of `GraphModule` does not count: it only adds to the text of errors."""
+    """Has the class a `__call__` of its own?
+
+    The one of `GraphModule` does not count: it only adds to the text of errors."""
     if isinstance(module, torch.fx.GraphModule):
         return False
     return type(module).__call__ is not torch.nn.Module.__call__
 
 
 def assume_hooks(it: Machine, source: Source, test: str, has_hooks: bool, where: str) -> None:
-    """Guard that there are hooks, or that there are none. `test`: Python that asks whether there are."""
+    """Guard that there are hooks, or that there are none.
+
+    `test`: Python that asks whether there are."""
     if has_hooks:
         guarded = Holds(test, f"hooks {where}")
     else:

@@ -2,7 +2,8 @@
 
 In:  a function.
 Out: does it compute on tensors, and nothing else?
-In PyTorch: `torch/_dynamo/trace_rules.py` (`torch_c_binding_in_graph_functions`, `torch_non_c_binding_in_graph_functions`).
+In PyTorch: `torch/_dynamo/trace_rules.py` (`torch_c_binding_in_graph_functions`,
+`torch_non_c_binding_in_graph_functions`).
 """
 
 import types
@@ -42,7 +43,8 @@ FACTS |= {
     _group_tensors_by_device_and_dtype _cuda_isCurrentStreamCapturing""".split()
 }
 FACTS.add(torch._C._functorch.peek_interpreter_stack)
-"""Functions of torch that compute no tensor: their result follows from constants and from the state that is guarded."""
+"""Functions of torch that compute no tensor: their result follows from constants and from the state
+that is guarded."""
 
 
 def is_operation(function: Any) -> bool:

@@ -1,6 +1,8 @@
-"""Functions and types that know about the interpreted world: the tables, and the makers of simple handlers.
+"""Functions and types that know about the interpreted world: the tables, and the makers of simple
+handlers.
 
-`known_functions.py` and `corners/` fill the tables; a learner's `allow_in_graph` adds to them, too (`user.py`).
+`known_functions.py` and `corners/` fill the tables; a learner's `allow_in_graph` adds to them, too
+(`user.py`).
 In PyTorch: `torch/_dynamo/trace_rules.py` (`manual_torch_name_rule_map`), `variables/builtin.py`.
 """
 
@@ -19,7 +21,8 @@ Handler = Callable[..., Any]
 FUNCTIONS: dict[Any, Handler] = {}
 """Function → its handler: (interpreter, *arguments) → result."""
 TYPES: dict[Any, Handler] = {}
-"""Type of an object that stands for a call → its handler: (interpreter, the object, *arguments) → result."""
+"""Type of an object that stands for a call → its handler: (interpreter, the object, *arguments) →
+result."""
 
 
 def recorded(function: Any) -> Handler:

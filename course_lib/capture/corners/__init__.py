@@ -1,6 +1,8 @@
-"""Special cases of capture: each module adds rules to the tables of the spine, which knows none of them.
+"""Special cases of capture: each module adds rules to the tables of the spine, which knows none of
+them.
 
-A reader of lesson 02 and 03 may skip this folder. In PyTorch: the long tail of `torch/_dynamo/variables/`.
+A reader of lesson 02 and 03 may skip this folder. In PyTorch: the long tail of
+`torch/_dynamo/variables/`.
 
     cached_functions.py    `functools.lru_cache`
     checkpoint.py          `torch.utils.checkpoint`
@@ -13,10 +15,12 @@ A reader of lesson 02 and 03 may skip this folder. In PyTorch: the long tail of 
     loops_over_time.py     `nn.RNN`, `nn.GRU`: torch writes them out step by step
     looking.py             `locals`, `globals`, frames, threads, `dir`, `pickle` of constants
     names_one_by_one.py    what `globals()` and `sys.modules` have in common
-    numpy.py               NumPy's functions and numbers, its arrays from outside; the files `numpy_*.py`: what computes them
+    numpy.py               NumPy's functions and numbers, its arrays from outside; the files
+                           `numpy_*.py`: what computes them
     optimizers.py          optimizers that are not torch's own
     own_generator.py       a `torch.Generator` that the program makes
-    own_operations.py      an `autograd.Function`, a custom operator; `reading.py`: what their code does
+    own_operations.py      an `autograd.Function`, a custom operator; `reading.py`: what their code
+                           does
     python.py              loggers, views of dicts, cached properties, weak references
     python_random.py       Python's own random numbers
     random.py              random numbers whose dtype fake tensors get wrong

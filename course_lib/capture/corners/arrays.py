@@ -2,8 +2,8 @@
 
 In:  an array of constants, with which NumPy computes now; or a tensor of the graph that has the
      array's data.
-Out: an `Array` or a `Number`, which are to Python what NumPy's own are. What operators and indices do
-     with them is in `array_operators.py`.
+Out: an `Array` or a `Number`, which are to Python what NumPy's own are. What operators and indices
+     do with them is in `array_operators.py`.
 
 In PyTorch: `torch/_numpy/_ndarray.py`, and `NumpyNdarrayVariable` in
 `torch/_dynamo/variables/tensor.py`.
@@ -106,7 +106,8 @@ class LikeNumPy:
 
 
 class Number(LikeNumPy):
-    """Stands for a number of NumPy's, as `numpy.float32(2)`, whose value is no constant of the graph.
+    """Stands for a number of NumPy's, as `numpy.float32(2)`, whose value is no constant of the
+    graph.
 
     `known`: gives the value, and leaves a guard that it is this one; None: only the data knows it.
     `compute`: gives a tensor without dimensions; it is asked once, when an operation needs it.
@@ -147,8 +148,8 @@ class Number(LikeNumPy):
 
 
 class Array(LikeNumPy):
-    """Stands for a `numpy.ndarray`: one of constants, with which NumPy computes now, or one whose data
-    the graph knows (`tensor`)."""
+    """Stands for a `numpy.ndarray`: one of constants, with which NumPy computes now, or one whose
+    data the graph knows (`tensor`)."""
 
     __slots__ = ("constant", "memory", "tensor")
 

@@ -1,8 +1,10 @@
-"""A view of a dict from outside: `keys()`, `values()` or `items()` that an object keeps, or that is alive at a break.
+"""A view of a dict from outside: `keys()`, `values()` or `items()` that an object keeps, or that is
+alive at a break.
 
 In:  the view, and where it was found.
 Out: the same view of the dict's stand-in, under the guards of that dict.
-In PyTorch: `torch/_dynamo/variables/dicts.py` (`DictViewVariable`), for views that the program makes itself.
+In PyTorch: `torch/_dynamo/variables/dicts.py` (`DictViewVariable`), for views that the program
+makes itself.
 """
 
 from __future__ import annotations

@@ -1,11 +1,12 @@
 """`with torch.inference_mode():` inside a function.
 
 In:  the context manager is entered, and operations make tensors.
-Out: an ordinary graph without gradients, and a note of the memory that was made meanwhile (`GraphBuilder.inference`). The head
-     makes inference tensors of the results that lie in it.
+Out: an ordinary graph without gradients, and a note of the memory that was made meanwhile
+     (`GraphBuilder.inference`). The head makes inference tensors of the results that lie in it.
 
-torch.compile gives ordinary tensors there. Then `is_inference()` is wrong, and the errors are lost that eager raises where
-autograd meets such a tensor. Here the graph ends where one of these is asked for.
+torch.compile gives ordinary tensors there. Then `is_inference()` is wrong, and the errors are lost
+that eager raises where autograd meets such a tensor. Here the graph ends where one of these is
+asked for.
 In PyTorch: `torch/_dynamo/variables/ctx_manager.py` (`InferenceModeVariable`).
 """
 
@@ -39,7 +40,8 @@ def enter_inference(it: Machine, context: Any) -> None:
     # kept in torch's own context manager until `leave_inference`
     context._inference_mode_context = builder.region, torch.is_grad_enabled()
 
-    # A region has the number of the frame's instruction that entered it. A region inside another belongs to the outer one.
+    # A region has the number of the frame's instruction that entered it. A region inside another
+    # belongs to the outer one.
     current_instruction = it.world.root.next - 1
     builder.region = builder.region or current_instruction
     it.call(torch._C._set_grad_enabled, False)
@@ -64,7 +66,9 @@ def is_inference_mode_enabled(it: Machine) -> bool:
 
 
 def note_inference_memory(builder: GraphBuilder, operation: Operation, result: Any) -> None:
-    """Inside a region, remember the memory that is made. Outside, refuse what autograd may refuse for such memory."""
+    """Inside a region, remember the memory that is made.
+
+    Outside, refuse what autograd may refuse for such memory."""
     if not (builder.region or builder.inference):
         return
 

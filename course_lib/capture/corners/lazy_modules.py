@@ -1,10 +1,12 @@
 """Lazy modules of torch (`nn.LazyLinear`), whose first call makes their parameters.
 
 In:  a call of one that has no parameters yet.
-Out: it gets them now, from the shapes of the arguments; then capture starts again and finds an ordinary module.
+Out: it gets them now, from the shapes of the arguments; then capture starts again and finds an
+     ordinary module.
 
-So this first call is the one thing that capture itself changes outside. It is what eager does at that place too: nothing that the
-program has done before may be still to do, and no random number may have been drawn in the graph.
+So this first call is the one thing that capture itself changes outside. It is what eager does at
+that place too: nothing that the program has done before may be still to do, and no random number
+may have been drawn in the graph.
 In PyTorch: `torch/_dynamo/variables/nn_module.py` (`initialize_lazy_module`).
 """
 

@@ -1,8 +1,10 @@
 """`sys.modules`: a dict of thousands of names that grows with each import.
 
 In:  the program looks one name up, as `warnings.catch_warnings` does: `sys.modules["warnings"]`.
-Out: the module, and a guard on this one name. An import of another module elsewhere changes nothing for the program.
-In PyTorch: `torch/_dynamo/variables/dicts.py` (`ConstDictVariable`, whose keys are guarded one by one).
+Out: the module, and a guard on this one name. An import of another module elsewhere changes nothing
+for the program.
+In PyTorch: `torch/_dynamo/variables/dicts.py` (`ConstDictVariable`, whose keys are guarded one by
+one).
 """
 
 from __future__ import annotations

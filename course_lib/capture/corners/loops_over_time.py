@@ -1,11 +1,15 @@
-"""`nn.RNN` and `nn.GRU` of many steps: torch writes them out step by step, so their graph grows with the sequence.
+"""`nn.RNN` and `nn.GRU` of many steps: torch writes them out step by step, so their graph grows
+with the sequence.
 
 In:  a recurrent operation and its arguments, before it runs.
-Out: `Unsupported` where it would be too many steps, or a number of steps that changes from call to call: it then runs in eager.
+Out: `Unsupported` where it would be too many steps, or a number of steps that changes from call to
+     call: it then runs in eager.
 
-A few steps are worth compiling: kernels join what eager does in a dozen calls a step. Hundreds take minutes to compile.
-`nn.LSTM` in float32 is one call of oneDNN, and on a GPU all are one call of cuDNN, so they stay in the graph.
-In PyTorch: `torch/_dynamo/config.py`, `allow_rnn`: TorchDynamo breaks the graph at each of these modules.
+A few steps are worth compiling: kernels join what eager does in a dozen calls a step. Hundreds take
+minutes to compile. `nn.LSTM` in float32 is one call of oneDNN, and on a GPU all are one call of
+cuDNN, so they stay in the graph.
+In PyTorch: `torch/_dynamo/config.py`, `allow_rnn`: TorchDynamo breaks the graph at each of these
+modules.
 """
 
 from typing import Any
@@ -31,7 +35,9 @@ def is_step_by_step(interpreter: Machine, function: Any) -> bool:
 def refuse_many_steps(
     interpreter: Machine, function: Any, args: list[Any], kwargs: dict[str, Any]
 ) -> Any:
-    """GO_ON for a few steps. Raises Unsupported for what would be unrolled into a graph that is too long."""
+    """GO_ON for a few steps.
+
+    Raises Unsupported for what would be unrolled into a graph that is too long."""
     if is_one_call(function, args[0]):
         return GO_ON
 
@@ -57,7 +63,9 @@ def is_one_call(function: Any, data: torch.Tensor) -> bool:
 
 
 def steps_of(args: Any) -> Any:
-    """Of all layers and directions. Two forms: (data, hx, params, ...) and, packed, (data, batch_sizes, hx, params, ...)."""
+    """Of all layers and directions.
+
+    Two forms: (data, hx, params, ...) and, packed, (data, batch_sizes, hx, params, ...)."""
     data, second, *_ = args
     is_packed = isinstance(args[3], (list, tuple))
     if is_packed:

@@ -3,12 +3,14 @@
 In:  the name of a function of NumPy.
 Out: the function of torch that gives the same, and the dtypes in which it does.
 
-Dtypes are decided before: NumPy says in which dtype a function computes (`ufunc.resolve_dtypes`), and the operands are cast to
-it first. So no promotion of torch's takes part. Kinds of dtypes, as in `numpy.dtype.kind`: `b` bool, `i` signed and `u` unsigned
-integers, `f` floats, `c` complex. What is not in a table is called in eager.
+Dtypes are decided before: NumPy says in which dtype a function computes (`ufunc.resolve_dtypes`),
+and the operands are cast to it first. So no promotion of torch's takes part. Kinds of dtypes, as in
+`numpy.dtype.kind`: `b` bool, `i` signed and `u` unsigned integers, `f` floats, `c` complex. What is
+not in a table is called in eager.
 
-NumPy's `RuntimeWarning`s about data (a division by zero) do not come from a graph; torch.compile gives none either. Where NumPy's
-own answer depends on its vectors, it may be the other one: the sign of the larger of 0.0 and -0.0, or of a sum of zeros.
+NumPy's `RuntimeWarning`s about data (a division by zero) do not come from a graph; torch.compile
+gives none either. Where NumPy's own answer depends on its vectors, it may be the other one: the
+sign of the larger of 0.0 and -0.0, or of a sum of zeros.
 In PyTorch: `torch/_numpy/_ufuncs.py`, `_reductions_impl.py`, `_funcs_impl.py`.
 """
 
@@ -30,7 +32,7 @@ TORCH_DTYPES = {
 NUMPY_DTYPES = {ours: theirs for theirs, ours in TORCH_DTYPES.items()}
 
 
-# ---- functions of elements ---------------------------------------------------------------------------
+# ---- functions of elements -----------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
@@ -38,7 +40,8 @@ class Elementwise:
     """One of NumPy's ufuncs in torch.
 
     kinds: the kinds of dtypes in which NumPy and torch give the same.
-    takes_numbers: may an operand of torch's function be a number? If not, a number becomes a tensor first.
+    takes_numbers: may an operand of torch's function be a number? If not, a number becomes a tensor
+    first.
     """
 
     function: Callable[..., Any]
@@ -62,8 +65,8 @@ def copied(x: torch.Tensor) -> torch.Tensor:
 
 
 UFUNCS: dict[str, Elementwise] = {
-    # arithmetic (not of complex numbers: torch computes infinities another way; and not of integers where NumPy gives 0
-    # for a division by zero, and torch raises)
+    # arithmetic (not of complex numbers: torch computes infinities another way; and not of integers
+    # where NumPy gives 0 # for a division by zero, and torch raises)
     "add": Elementwise(operator.add, "biuf", takes_numbers=True),
     "subtract": Elementwise(operator.sub, "iuf", takes_numbers=True),
     "multiply": Elementwise(operator.mul, "biuf", takes_numbers=True),
@@ -148,7 +151,7 @@ UFUNCS: dict[str, Elementwise] = {
 """`numpy.NAME(x, ...)`"""
 
 
-# ---- reductions --------------------------------------------------------------------------------------
+# ---- reductions ----------------------------------------------------------------------------------
 
 
 def axes_of(x: torch.Tensor, axis: Any) -> list[int]:
@@ -224,7 +227,7 @@ def running_product(x: torch.Tensor, axis: Any = None) -> Any:
     return x.reshape(-1).cumprod(0) if axis is None else x.cumprod(axis)
 
 
-# ---- forms -------------------------------------------------------------------------------------------
+# ---- forms ---------------------------------------------------------------------------------------
 
 
 def reshaped(x: torch.Tensor, shape: Any) -> Any:
@@ -327,7 +330,8 @@ def stacked(*parts: torch.Tensor, axis: int = 0) -> Any:
 class Whole:
     """One of NumPy's functions of whole arrays in torch.
 
-    `kinds`: of the dtypes of its arrays, those where both agree. `shares`: does NumPy give a view where torch does?
+    `kinds`: of the dtypes of its arrays, those where both agree. `shares`: does NumPy give a view
+    where torch does?
     `arrays`: how many of its first arguments are arrays; 0 stands for a sequence of arrays.
     """
 

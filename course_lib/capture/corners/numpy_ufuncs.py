@@ -1,9 +1,9 @@
 """A ufunc (`np.add`, `np.exp`) of operands some of which only the graph knows.
 
 In:  the ufunc and its operands.
-Out: an `Array` or a `Number`. NumPy decides the dtypes; torch's function computes in them, if it gives
-     the same there (`numpy_rules.UFUNCS`). Anything else is `Unsupported`: the graph ends, and NumPy
-     does it.
+Out: an `Array` or a `Number`. NumPy decides the dtypes; torch's function computes in them, if it
+     gives the same there (`numpy_rules.UFUNCS`). Anything else is `Unsupported`: the graph ends,
+     and NumPy does it.
 
 In PyTorch: `torch/_numpy/_ufuncs.py`.
 """
@@ -22,7 +22,8 @@ from course_lib.capture.shapes import SYMBOLIC
 
 
 def compute(ufunc: Any, operands: list[Any]) -> Any:
-    """`ufunc(*operands)`: of constants now, of numbers when the result is needed, of arrays in the graph."""
+    """`ufunc(*operands)`: of constants now, of numbers when the result is needed, of arrays in the
+    graph."""
     if is_constant(operands):
         return run_now(ufunc, operands, {})
 
@@ -35,8 +36,9 @@ def compute(ufunc: Any, operands: list[Any]) -> Any:
 class UfuncCall:
     """A call of a ufunc with some operand that is no constant.
 
-    `dtypes`: in which it computes, one for each operand; `result`: the dtype of what it gives. NumPy decides these, and
-    raises where there is none. `rule`: torch's function that gives the same in these dtypes; None if there is none.
+    `dtypes`: in which it computes, one for each operand; `result`: the dtype of what it gives.
+    NumPy decides these, and raises where there is none. `rule`: torch's function that gives the
+    same in these dtypes; None if there is none.
     """
 
     def __init__(self, ufunc: Any, operands: list[Any]) -> None:
@@ -60,7 +62,8 @@ class UfuncCall:
         return self.ufunc is np.power and type(exponent) is int and exponent >= 0
 
     def of_numbers(self) -> Any:
-        """The result, where all operands are numbers: torch computes it when an operation needs it."""
+        """The result, where all operands are numbers: torch computes it when an operation needs
+        it."""
         numbers = [value for value in self.operands if type(value) is Number]
         is_known = all(number.known is not None for number in numbers)
         now = self.now if is_known else None

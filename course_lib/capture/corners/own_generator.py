@@ -1,8 +1,9 @@
 """A `torch.Generator`: the program makes it, or it comes from outside and is an input of the graph.
 
 In:  `torch.Generator().manual_seed(3)`, `torch.randn(3, generator=g)`, `g.initial_seed()`.
-Out: nodes that make it, seed it, and draw from it, in the order of the program. Such a graph runs operation by operation, for a
-     kernel draws from torch's own generator. Where eager has to run the frame again, one from outside is put back first.
+Out: nodes that make it, seed it, and draw from it, in the order of the program. Such a graph runs
+     operation by operation, for a kernel draws from torch's own generator. Where eager has to run
+     the frame again, one from outside is put back first.
 In PyTorch there is no counterpart: TorchDynamo ends the graph.
 """
 
@@ -44,7 +45,7 @@ def make_generator(it: Machine, device: Any = "cpu") -> torch.Generator:
     return made
 
 
-# ---- from outside ------------------------------------------------------------------------------------
+# ---- from outside --------------------------------------------------------------------------------
 
 
 @dataclass
@@ -80,7 +81,8 @@ def generator_from_outside(world: World, generator: torch.Generator, source: Sou
 
 
 def becomes_a_node(builder: GraphBuilder, operation: Operation) -> Any:
-    """Mark the graph of an operation that draws from a generator from outside: it runs operation by operation."""
+    """Mark the graph of an operation that draws from a generator from outside: it runs operation by
+    operation."""
     for value in (*operation.args, *operation.kwargs.values()):
         if type(value) is torch.Generator and not builder.has_node(value):
             builder.node_of(value).meta["needs_eager"] = WHY
@@ -92,7 +94,7 @@ def attribute_of_generator(it: Machine, known: Known, name: str) -> Any:
     return known.real.device if name == "device" else getattr(known.stand_in, name)
 
 
-# ---- its methods -------------------------------------------------------------------------------------
+# ---- its methods ---------------------------------------------------------------------------------
 
 
 def is_method_of_generator(it: Machine, function: Any) -> bool:

@@ -1,11 +1,15 @@
 """Python's own random numbers: `random.random()`, `random.Random(3).choice(items)`.
 
-In:  a draw from a source that comes from outside (`random` itself has one), or that the program makes.
-Out: from outside: a symbolic number, which the head looks up in what the source is going to give. Then, as an effect, it draws for
-     real: so the source goes on as in eager. Of one that the program makes from a seed the numbers are known now.
+In:  a draw from a source that comes from outside (`random` itself has one), or that the program
+     makes.
+Out: from outside: a symbolic number, which the head looks up in what the source is going to give.
+     Then, as an effect, it draws for real: so the source goes on as in eager. Of one that the
+     program makes from a seed the numbers are known now.
 
-What is followed is Python's code around the draws (`shuffle`, `choice`). A draw itself is one entry of a `Script`.
-In PyTorch: `torch/_dynamo/variables/user_defined.py` (`RandomVariable`), `output_graph.py` (`random_calls`).
+What is followed is Python's code around the draws (`shuffle`, `choice`). A draw itself is one entry
+of a `Script`.
+In PyTorch: `torch/_dynamo/variables/user_defined.py` (`RandomVariable`), `output_graph.py`
+(`random_calls`).
 """
 
 from __future__ import annotations
@@ -33,7 +37,8 @@ FLOATS = set(
 )
 INTS = {"randint", "randrange", "getrandbits", "_randbelow"}
 DRAWS = FLOATS | INTS | {"seed"}
-"""Methods that are one draw each. The others (`choice`, `shuffle`, `sample`) are Python's code, which calls these."""
+"""Methods that are one draw each. The others (`choice`, `shuffle`, `sample`) are Python's code,
+which calls these."""
 INTERNAL = {"_randbelow_with_getrandbits": "_randbelow"}
 """Under which name a source has a function that is called otherwise."""
 LARGEST = 2**62
@@ -85,7 +90,7 @@ def drawn_next(source: random.Random, calls: tuple[Call, ...]) -> Any:
     return draw(SPARE.source, calls)
 
 
-# ---- calls -------------------------------------------------------------------------------------------
+# ---- calls ---------------------------------------------------------------------------------------
 
 
 def is_of_random(it: Machine, function: Any) -> bool:
@@ -136,7 +141,7 @@ def script_of(it: Machine, source: Source, owner: random.Random) -> Script:
     return made
 
 
-# ---- a source that the program makes -----------------------------------------------------------------
+# ---- a source that the program makes -------------------------------------------------------------
 
 
 def make_source(it: Machine, *seed: Any) -> random.Random:

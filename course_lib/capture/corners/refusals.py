@@ -1,10 +1,13 @@
-"""Arguments that eager's kernels refuse, though fake tensors take them: dtypes, numbers or memory that do not go together.
+"""Arguments that eager's kernels refuse, though fake tensors take them: dtypes, numbers or memory
+that do not go together.
 
 In:  an operation that has run on fake tensors.
-Out: `Unsupported` where a rehearsal on real tensors of zeros raises: the operation then runs in eager, which says what is wrong.
+Out: `Unsupported` where a rehearsal on real tensors of zeros raises: the operation then runs in
+     eager, which says what is wrong.
 
-Only what looks suspicious is rehearsed, so that ordinary operations cost nothing: tensors of several floating dtypes, numbers that
-a dtype cannot hold, a tensor that is written to in memory that another argument shares.
+Only what looks suspicious is rehearsed, so that ordinary operations cost nothing: tensors of
+several floating dtypes, numbers that a dtype cannot hold, a tensor that is written to in memory
+that another argument shares.
 In PyTorch there is no counterpart: `torch.compile` computes something there.
 """
 
@@ -84,7 +87,8 @@ def holds(dtype: torch.dtype, number: float) -> bool:
 
 
 def shared(written: list[Any], tensors: list[torch.Tensor]) -> bool:
-    """Does a write change elements that another tensor shows at other places, or that its own tensor shows twice?"""
+    """Does a write change elements that another tensor shows at other places, or that its own
+    tensor shows twice?"""
     tensors_written = [x for x in written if isinstance(x, torch.Tensor)]
     if any(map(shows_twice, tensors_written)):
         return True
@@ -122,7 +126,9 @@ def real(leaf: Any, memory: dict[int, torch.Tensor]) -> Any:
 
 
 def known(number: Any) -> Any:
-    """The value that a symbolic number has in this call. It leaves no guard, for an operation is refused for each value."""
+    """The value that a symbolic number has in this call.
+
+    It leaves no guard, for an operation is refused for each value."""
     return number.node.hint if isinstance(number, (torch.SymInt, torch.SymFloat)) else number
 
 

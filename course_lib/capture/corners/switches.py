@@ -1,8 +1,10 @@
 """Functions of torch that ask or turn a switch, and contexts that mean nothing to a graph.
 
-In:  `torch.compiler.is_compiling()`, autocast, `sdpa_kernel(...)`, a profiler's context, `torch.compile` itself.
+In:  `torch.compiler.is_compiling()`, autocast, `sdpa_kernel(...)`, a profiler's context,
+     `torch.compile` itself.
 Out: an answer that is guarded where it may change, or nothing to record.
-In PyTorch: `torch/_dynamo/variables/torch.py` (`handle_is_compiling`, ...), `variables/ctx_manager.py`.
+In PyTorch: `torch/_dynamo/variables/torch.py` (`handle_is_compiling`, ...),
+`variables/ctx_manager.py`.
 """
 
 from __future__ import annotations
@@ -45,15 +47,19 @@ RUN_AS_THEY_ARE = (
 
 
 def is_compiling(it: Machine) -> bool:
-    """True to the program. `nn.Module` asks, too: then it leaves out hooks with `always_call`, which run if forward raises."""
+    """True to the program.
+
+    `nn.Module` asks, too: then it leaves out hooks with `always_call`, which run if forward
+    raises."""
     return it.code is not torch.nn.Module._call_impl.__code__
 
 
 def without_subclasses(it: Machine) -> Any:
-    """`torch._C.DisableTorchFunctionSubclass()`: the graph has no tensor subclasses, so torch's own code may do it without effect.
+    """`torch._C.DisableTorchFunctionSubclass()`: the graph has no tensor subclasses, so torch's own
+    code may do it without effect.
 
-    In the user's code it raises Unsupported: the program may have a subclass, at which the graph ends, and then the switch must be
-    turned in the real world, too.
+    In the user's code it raises Unsupported: the program may have a subclass, at which the graph
+    ends, and then the switch must be turned in the real world, too.
     """
     if not re.match(INSTALLED, it.code.co_filename):
         raise Unsupported("switches `__torch_function__` off, which is for tensor subclasses")
@@ -90,7 +96,9 @@ def run_as_it_is(function: Any) -> Any:
 
 
 def compile_inside(it: Machine, model: Any = None, **options: Any) -> Any:
-    """`torch.compile(model)` inside: the model is part of this graph. Without a model it is a decorator that does nothing."""
+    """`torch.compile(model)` inside: the model is part of this graph.
+
+    Without a model it is a decorator that does nothing."""
 
     def decorate(decorated: Any) -> Any:
         return decorated
@@ -99,7 +107,9 @@ def compile_inside(it: Machine, model: Any = None, **options: Any) -> Any:
 
 
 def evaluate_annotations(it: Machine, annotate: Any, *args: Any, **kwargs: Any) -> Any:
-    """What the annotations of a class or function are. Python does it, in a namespace that it makes for that."""
+    """What the annotations of a class or function are.
+
+    Python does it, in a namespace that it makes for that."""
     for cell in getattr(annotate, "__closure__", None) or ():
         it.world.open_cell(cell)
     evaluate = newer.evaluator_of_annotations()
@@ -111,7 +121,8 @@ FUNCTIONS |= {
     torch.autocast_decrement_nesting: leave_autocast,
     torch.compile: compile_inside,
     newer.evaluator_of_annotations(): evaluate_annotations,
-    # How many dispatch modes are active? A guard holds that the program runs under none, and capture's own do not count.
+    # How many dispatch modes are active? A guard holds that the program runs under none, and
+    # capture's own do not count.
     torch._C._len_torch_dispatch_stack: always(0),
     # a hint for sizes that only the data knows
     symbolic_shapes._advise_is_size: always(None),

@@ -1,8 +1,10 @@
 """Functions of torch that are no plain operations, and objects that take part in torch's functions.
 
-In:  `torch.tensor([x, y])`, `torch.Tensor(2, 3)`, `torch.cond(n > 2, f, g)`, `torch._check(n > 2)`, a call of `torch.vmap`.
+In:  `torch.tensor([x, y])`, `torch.Tensor(2, 3)`, `torch.cond(n > 2, f, g)`, `torch._check(n > 2)`,
+     a call of `torch.vmap`.
 Out: operations that say the same, or the function's code, followed.
-In PyTorch: `torch/_dynamo/variables/torch.py` (`TorchInGraphFunctionVariable`), `torch/_dynamo/variables/functorch.py`.
+In PyTorch: `torch/_dynamo/variables/torch.py` (`TorchInGraphFunctionVariable`),
+`torch/_dynamo/variables/functorch.py`.
 """
 
 from __future__ import annotations
@@ -34,7 +36,7 @@ MODULES_OF_LEVELS = "torch._C._functorch", "torch._functorch.predispatch"
 """Modules of what vmap and grad do to tensors, and of the levels at which they do it."""
 
 
-# ---- makers of tensors -------------------------------------------------------------------------------
+# ---- makers of tensors ---------------------------------------------------------------------------
 
 
 def new_tensor(cls: Any, it: Machine, *data: Any, **options: Any) -> Any:
@@ -47,13 +49,14 @@ def new_tensor(cls: Any, it: Machine, *data: Any, **options: Any) -> Any:
 
 
 def tensor_of(function: Any, it: Machine, data: Any, **options: Any) -> Any:
-    """`torch.tensor(data)`; a list with scalar tensors in it is made as torch's own reference makes it."""
+    """`torch.tensor(data)`; a list with scalar tensors in it is made as torch's own reference makes
+    it."""
     parts = tensors_in(data) if type(data) in (list, tuple) else []
     if not parts or any(part.ndim for part in parts) or options:
         return it.world.builder.call(function, [data], options)
 
-    # What it calls is recorded: each scalar tensor in the list is an operand of a node. Its arguments are options, dtype, device,
-    # data, copy_variables, copy_numpy, type_inference.
+    # What it calls is recorded: each scalar tensor in the list is an operand of a node. Its
+    # arguments are options, dtype, device, # data, copy_variables, copy_numpy, type_inference.
     make = torch._refs._internal_new_from_data
     dtype = torch.get_default_dtype()
     return frames.call(None, make, {}, dtype, "cpu", data, True, True, True)
@@ -72,13 +75,15 @@ FUNCTIONS |= {
 }
 
 
-# ---- regions -----------------------------------------------------------------------------------------
+# ---- regions -------------------------------------------------------------------------------------
 
 
 def follow_region(it: Machine, function: Any, *args: Any, **kwargs: Any) -> Any:
-    """A function below `torch.compiler.nested_compile_region`: followed like any other, into this graph.
+    """A function below `torch.compiler.nested_compile_region`: followed like any other, into this
+    graph.
 
-    torch keeps one graph of the region for all its calls, which shortens the compile; the results are the same.
+    torch keeps one graph of the region for all its calls, which shortens the compile; the results
+    are the same.
     """
     return it.call(function, *args, **kwargs)
 
@@ -86,7 +91,7 @@ def follow_region(it: Machine, function: Any, *args: Any, **kwargs: Any) -> Any:
 FUNCTIONS[invoke_subgraph_placeholder] = follow_region
 
 
-# ---- conditions --------------------------------------------------------------------------------------
+# ---- conditions ----------------------------------------------------------------------------------
 
 
 def check(it: Machine, condition: Any, *message: Any) -> None:
@@ -96,7 +101,9 @@ def check(it: Machine, condition: Any, *message: Any) -> None:
 
 
 def branch(it: Machine, pred: Any, true_fn: Any, false_fn: Any, operands: Any = ()) -> Any:
-    """`torch.cond` of a number, as eager does it. On data eager captures both sides, and refuses some: that is left to it."""
+    """`torch.cond` of a number, as eager does it.
+
+    On data eager captures both sides, and refuses some: that is left to it."""
     if not isinstance(pred, (torch.Tensor, *NUMBERS)):
         raise Unsupported(f"calls torch.cond with a {type(pred).__name__}, which it refuses")
     taken = true_fn if it.truth(pred) else false_fn
@@ -123,7 +130,7 @@ if hasattr(distribution, "_all_true_or_runtime_assert"):  # since torch 2.15
 FUNCTIONS[sys.modules["torch.optim.optimizer"]._get_value] = value_of_step
 
 
-# ---- vmap and grad; custom operators; objects that take part in torch's functions --------------------
+# ---- vmap and grad; custom operators; objects that take part in torch's functions ----------------
 
 
 def is_of_levels(it: Machine, function: Any) -> bool:

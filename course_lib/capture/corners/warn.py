@@ -1,12 +1,14 @@
 """Warnings: shown by the head, with the place that Python would name.
 
 In:  a call of `warnings.warn(message, category, stacklevel)` that is interpreted.
-Out: a `Warned` among the world's effects. The head shows it at each call, by Python's own filters and the registry of the
-     user's module, so that it is shown as often as in eager.
+Out: a `Warned` among the world's effects. The head shows it at each call, by Python's own filters
+     and the registry of the user's module, so that it is shown as often as in eager.
 
-`stacklevel` counts frames. Those that are interpreted are known; above them are the callers of the captured frame, which
-Python finds when the head runs: the library's own frames are hidden from it (`frames/_framehook.c`).
-In PyTorch: `torch/_dynamo/variables/functions.py` (`warnings.warn` is left out or breaks the graph).
+`stacklevel` counts frames. Those that are interpreted are known; above them are the callers of the
+captured frame, which Python finds when the head runs: the library's own frames are hidden from it
+(`frames/_framehook.c`).
+In PyTorch: `torch/_dynamo/variables/functions.py` (`warnings.warn` is left out or breaks the
+graph).
 """
 
 import sys
@@ -50,14 +52,18 @@ def place(world: Any, stacklevel: int) -> Place | int:
 
 
 def may_raise(*categories: type[Warning]) -> bool:
-    """May one of these warnings become an error? Then eager runs the frame: a program may catch it."""
+    """May one of these warnings become an error?
+
+    Then eager runs the frame: a program may catch it."""
     actions = [(action, cls) for action, _, cls, *_ in warnings.filters if action == "error"]
     return any(issubclass(mine, cls) for _, cls in actions for mine in categories)
 
 
 def show(message: Any, category: Any, filename: str, line: int, names: dict[str, Any],
          source: Any = None) -> None:  # fmt: skip
-    """Show a warning of this place, if the filters say so. `names`: the global variables there, where Python remembers it."""
+    """Show a warning of this place, if the filters say so.
+
+    `names`: the global variables there, where Python remembers it."""
     registry = names.setdefault("__warningregistry__", {})
     module = names.get("__name__") or "<string>"
     warnings.warn_explicit(message, category, filename, line, module, registry, None, source)

@@ -10,9 +10,11 @@
     generators.py    yield and `yield from`
     patterns.py      match statements
 
-`interpreter.Interpreter` inherits all of them, so the class is the table of instructions: the machine looks the method of
-an instruction up by its name, and a learner's subclass replaces one by defining it again.
+`interpreter.Interpreter` inherits all of them, so the class is the table of instructions: the
+machine looks the method of an instruction up by its name, and a learner's subclass replaces one by
+defining it again.
 
-The names are those of `frames.instructions`: one instruction set, whichever CPython compiled the code.
+The names are those of `frames.instructions`: one instruction set, whichever CPython compiled the
+code.
 In PyTorch: `torch/_dynamo/symbolic_convert.py`, the methods of `InstructionTranslatorBase`.
 """

@@ -1,8 +1,10 @@
 """Calls with unpacked arguments, and the functions and classes that the program makes.
 
 In:  a callable and its arguments on the stack, or a code object.
-Out: what the call gives (`calls.call` decides how), or an ordinary Python function. `CALL` itself: `stack.py`.
-In PyTorch: `torch/_dynamo/symbolic_convert.py` (`CALL_FUNCTION_EX`, `MAKE_FUNCTION`, `LOAD_BUILD_CLASS`).
+Out: what the call gives (`calls.call` decides how), or an ordinary Python function. `CALL` itself:
+`stack.py`.
+In PyTorch: `torch/_dynamo/symbolic_convert.py` (`CALL_FUNCTION_EX`, `MAKE_FUNCTION`,
+`LOAD_BUILD_CLASS`).
 """
 
 import builtins

@@ -1,8 +1,10 @@
 """Containers: how lists, tuples, sets, dicts and slices are built, filled and unpacked.
 
 In:  values on the stack.
-Out: ordinary containers of Python's. What a class of the user's has to say (`__hash__`, `__iter__`) is interpreted.
-In PyTorch: `torch/_dynamo/symbolic_convert.py` (`BUILD_LIST`, `UNPACK_SEQUENCE`, `LIST_EXTEND`, ...).
+Out: ordinary containers of Python's. What a class of the user's has to say (`__hash__`, `__iter__`)
+is interpreted.
+In PyTorch: `torch/_dynamo/symbolic_convert.py` (`BUILD_LIST`, `UNPACK_SEQUENCE`, `LIST_EXTEND`,
+...).
 """
 
 import itertools

@@ -1,8 +1,11 @@
 """Exceptions and context managers: raise, except, finally, with.
 
-In:  an exception of the interpreted program: an ordinary Python exception, raised while an instruction runs.
-Out: another place in the program, by the code's exception table (`Machine.unwind`), or the exception leaves the call.
-In PyTorch: `torch/_dynamo/symbolic_convert.py` (`exception_handler`, `RAISE_VARARGS`, `PUSH_EXC_INFO`, `BEFORE_WITH`).
+In:  an exception of the interpreted program: an ordinary Python exception, raised while an
+     instruction runs.
+Out: another place in the program, by the code's exception table (`Machine.unwind`), or the
+exception leaves the call.
+In PyTorch: `torch/_dynamo/symbolic_convert.py` (`exception_handler`, `RAISE_VARARGS`,
+`PUSH_EXC_INFO`, `BEFORE_WITH`).
 """
 
 from typing import Any
@@ -32,8 +35,9 @@ class Exceptions(Machine):
             cause = given[1]
             error.__cause__ = self.call(cause) if is_a(cause, type) else cause
 
-        # CPython sets the error's `__context__` to the exception that is being handled, and avoids a circle of such links. It
-        # does the same here, where the error is raised while that exception is handled.
+        # CPython sets the error's `__context__` to the exception that is being handled, and avoids
+        # a circle of such links. It # does the same here, where the error is raised while that
+        # exception is handled.
         before = error if self.handling is None else self.handling
         if self.world.is_opaque(before):
             before = error
@@ -90,7 +94,9 @@ class Exceptions(Machine):
         self.push(self.call(attributes.get(self, manager, "__enter__")))
 
     def WITH_EXCEPT_START(self, instruction: Instruction) -> None:
-        """The body raised: push what `__exit__(type, error, traceback)` gives. (True: the exception is dealt with.)"""
+        """The body raised: push what `__exit__(type, error, traceback)` gives.
+
+        (True: the exception is dealt with.)"""
         error = self.stack[-1]
         slots = self.stack[-3 - instruction.arg : -3]
         exit_method, *instance = [slot for slot in slots if slot is not NULL]

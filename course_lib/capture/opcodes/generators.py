@@ -1,8 +1,10 @@
 """Generators: `yield`, and `yield from`.
 
-In:  a frame whose code is a generator's. Its interpreter runs inside a real generator (`Machine.generator`).
+In:  a frame whose code is a generator's. Its interpreter runs inside a real generator
+     (`Machine.generator`).
 Out: `yielded`, the value at which the machine stops until someone asks for the next one.
-In PyTorch: `torch/_dynamo/symbolic_convert.py` (`InliningGeneratorInstructionTranslator`), `variables/functions.py`.
+In PyTorch: `torch/_dynamo/symbolic_convert.py` (`InliningGeneratorInstructionTranslator`),
+`variables/functions.py`.
 """
 
 from typing import Any
@@ -16,7 +18,8 @@ class Generators(Machine):
     """Instructions of generators."""
 
     def RETURN_GENERATOR(self, instruction: Instruction) -> None:
-        """The generator is there already: push the value that CPython sends first, which is dropped."""
+        """The generator is there already: push the value that CPython sends first, which is
+        dropped."""
         self.push(None)
 
     def YIELD_VALUE(self, instruction: Instruction) -> None:
@@ -28,7 +31,9 @@ class Generators(Machine):
         self.push(self.iterate(self.pop()))
 
     def SEND(self, instruction: Instruction) -> None:
-        """What is sent or thrown into a `yield from` goes to what that takes its values from. (PEP 380)"""
+        """What is sent or thrown into a `yield from` goes to what that takes its values from.
+
+        (PEP 380)"""
         value = self.pop()
         at = self.iterator_at()
         try:
@@ -44,7 +49,9 @@ class Generators(Machine):
         self.push(given)
 
     def hand_on(self, receiver: Any, value: Any) -> Any:
-        """What `receiver` gives for what is sent or thrown into it. NOTHING: it does not take an exception."""
+        """What `receiver` gives for what is sent or thrown into it.
+
+        NOTHING: it does not take an exception."""
         if value is None:
             return self.native(next, receiver)
 
@@ -65,4 +72,5 @@ class Generators(Machine):
         del self.stack[self.iterator_at(below=1) : -1]
 
     def STOPITERATION_ERROR(self, instruction: Instruction) -> None:
-        """A StopIteration leaves a generator as a RuntimeError: the real generator around this code does it."""
+        """A StopIteration leaves a generator as a RuntimeError: the real generator around this code
+        does it."""

@@ -1,8 +1,10 @@
 """Names: local variables, cells, global variables, the names of a class body, attributes, imports.
 
 In:  a name (the instruction's argument), and the frame's variables.
-Out: the value under that name; reading one from outside leaves a guard (`world.py`, `attributes.py`).
-In PyTorch: `torch/_dynamo/symbolic_convert.py` (`LOAD_FAST`, `LOAD_GLOBAL`, `LOAD_ATTR`, `IMPORT_NAME`, ...).
+Out: the value under that name; reading one from outside leaves a guard (`world.py`,
+`attributes.py`).
+In PyTorch: `torch/_dynamo/symbolic_convert.py` (`LOAD_FAST`, `LOAD_GLOBAL`, `LOAD_ATTR`,
+`IMPORT_NAME`, ...).
 """
 
 import contextlib
@@ -39,7 +41,8 @@ class Names(Machine):
         self.push(self.locals[name])
 
     def LOAD_FAST_AND_CLEAR(self, instruction: Instruction) -> None:
-        """Push a local variable, or NULL if it has no value, and unbind it (for an inlined comprehension)."""
+        """Push a local variable, or NULL if it has no value, and unbind it (for an inlined
+        comprehension)."""
         self.push(self.locals.pop(instruction.arg, NULL))
 
     def STORE_FAST(self, instruction: Instruction) -> None:
@@ -185,12 +188,14 @@ class Names(Machine):
     # ---- imports ---------------------------------------------------------------------------------
 
     def IMPORT_NAME(self, instruction: Instruction) -> None:
-        """`import name`, inside a function: of a module that is loaded already, for a first import runs code."""
+        """`import name`, inside a function: of a module that is loaded already, for a first import
+        runs code."""
         level, parts = self.popn(2)
         package = self.globals.get("__package__") or self.globals.get("__name__", "")
         name = importlib.util.resolve_name("." * level + instruction.arg, package)
 
-        # torch, or an installed library, may load a part of its own late. That has no effect on the program.
+        # torch, or an installed library, may load a part of its own late. That has no effect on the
+        # program.
         is_own_part = name.split(".")[0] == package.split(".")[0]
         if name.startswith("torch.") or (is_own_part and INSTALLED.match(self.code.co_filename)):
             with contextlib.suppress(ImportError):

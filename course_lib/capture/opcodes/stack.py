@@ -1,8 +1,10 @@
 """The value stack, and the instructions that only move what lies on it.
 
-In:  values: of the interpreted program here, texts of expressions where a head is written (`breaks.py`).
+In:  values: of the interpreted program here, texts of expressions where a head is written
+     (`breaks.py`).
 Out: the same values, in another order.
-In PyTorch: `torch/_dynamo/symbolic_convert.py`, `InstructionTranslatorBase` (`push`, `pop`, `popn`, `COPY`, `SWAP`).
+In PyTorch: `torch/_dynamo/symbolic_convert.py`, `InstructionTranslatorBase` (`push`, `pop`, `popn`,
+`COPY`, `SWAP`).
 """
 
 from typing import Any
@@ -27,7 +29,8 @@ class Stack:
         return [self.stack.pop() for _ in range(count)][::-1]
 
     def iterator_at(self, below: int = 0) -> int:
-        """Where an iterator is on the stack: the topmost slot under the `below` topmost that is not NULL."""
+        """Where an iterator is on the stack: the topmost slot under the `below` topmost that is not
+        NULL."""
         at = len(self.stack) - 1 - below
         while self.stack[at] is NULL:
             at -= 1

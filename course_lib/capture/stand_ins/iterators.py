@@ -1,7 +1,8 @@
 """An iterator from outside, as one is alive in a loop whose body breaks the graph.
 
 In:  an iterator of a list, a tuple or a range, or `enumerate` or `zip` over such.
-Out: `Remaining`, which gives what stands for the items to come; the head takes as many from the real one.
+Out: `Remaining`, which gives what stands for the items to come; the head takes as many from the
+real one.
 In PyTorch there is no counterpart: TorchDynamo gives such a frame up.
 """
 
@@ -61,7 +62,9 @@ class Remaining:
         raise StopIteration
 
     def is_used(self, part: Any) -> bool:
-        """Has the program itself taken items from `part`, or changed it? `part`: a list, or another iterator, under this one."""
+        """Has the program itself taken items from `part`, or changed it?
+
+        `part`: a list, or another iterator, under this one."""
         known = self.world.stand_ins.get(id(part))
         if not known:
             return False

@@ -39,7 +39,9 @@ def solid_base(cls: type) -> Any:
 
 @functools.lru_cache(256)
 def can_copy(cls: Any) -> bool:
-    """May an instance be copied attribute by attribute? Its class must be written in Python, and must not notice the copy."""
+    """May an instance be copied attribute by attribute?
+
+    Its class must be written in Python, and must not notice the copy."""
     # an adapter is a plain pair of attributes, though it comes from a module in HANDLES
     bases = [base for base in cls.__mro__ if base is not logging.LoggerAdapter]
     if any(base.__module__.split(".")[0] in HANDLES for base in bases):

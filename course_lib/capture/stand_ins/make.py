@@ -1,6 +1,7 @@
 """Which stand-in an object gets that is met for the first time: an ordered list of rules.
 
-In:  the world, a real object that can change (or is no constant of Python's), and where it was found.
+In:  the world, a real object that can change (or is no constant of Python's), and where it was
+     found.
 Out: its stand-in. What no rule knows is *opaque*: it can be passed on, and that is all.
 In PyTorch: `torch/_dynamo/variables/builder.py`, `VariableBuilder._wrap`.
 """

@@ -2,7 +2,8 @@
 
 In:  a real tensor, and where it was found.
 Out: the fake, under a guard on all that graph and kernels depend on.
-In PyTorch: `torch/_dynamo/variables/builder.py` (`VariableBuilder.wrap_tensor`), `guards.py` (`TENSOR_MATCH`).
+In PyTorch: `torch/_dynamo/variables/builder.py` (`VariableBuilder.wrap_tensor`), `guards.py`
+(`TENSOR_MATCH`).
 """
 
 from __future__ import annotations
@@ -52,7 +53,9 @@ def tensor(world: World, obj: Any, source: Source) -> Any:
 
 
 def looks(world: World, real: torch.Tensor, fake: torch.Tensor) -> list[Test]:
-    """What graph and kernels depend on. Sparse tensors fail at `stride()`; the global state keeps wrapped ones (vmap) out."""
+    """What graph and kernels depend on.
+
+    Sparse tensors fail at `stride()`; the global state keeps wrapped ones (vmap) out."""
     device = IsOnCpu() if real.is_cpu else DeviceIs(real.device)
     tests: list[Test] = [
         TypeIs(type(real)),
