@@ -3,9 +3,11 @@
 In:  what a resume function needs: a few instructions, and the tables of the code that it continues.
 Out: the bytes that `code.replace` takes.
 
-The formats are described in CPython's own source: `Objects/locations.md` and `Objects/exception_handling_notes.txt`
-(since 3.13 `InternalDocs/code_objects.md` and `InternalDocs/exception_handling.md`). They are the same from 3.11 on.
-In PyTorch: `torch/_dynamo/bytecode_transformation.py` (`assemble`, `linetable_311_writer`, `assemble_exception_table`).
+The formats are described in CPython's own source: `Objects/locations.md` and
+`Objects/exception_handling_notes.txt` (since 3.13 `InternalDocs/code_objects.md` and
+`InternalDocs/exception_handling.md`). They are the same from 3.11 on.
+In PyTorch: `torch/_dynamo/bytecode_transformation.py` (`assemble`, `linetable_311_writer`,
+`assemble_exception_table`).
 """
 
 import dis
@@ -17,7 +19,7 @@ from course_lib.frames.instructions import exception_table
 UNIT = 2
 """Bytes of an instruction, of each EXTENDED_ARG before it, and of each cache behind it."""
 
-# ---- tables of lines: each entry has a byte with this bit, a kind, and for how many units it holds ----
+# ---- tables of lines: each entry has a byte with this bit, a kind, and for how many units it holds
 ENTRY = 0x80
 NO_COLUMNS = 13
 """A kind of entry: a byte follows that says how many lines further it is. Columns are not known."""
@@ -35,7 +37,8 @@ LOW_BITS = 63
 
 
 def instruction(name: str, arg: int = 0) -> bytes:
-    """One instruction: its EXTENDED_ARGs, itself, and the cache units behind it (RESUME has one since 3.15)."""
+    """One instruction: its EXTENDED_ARGs, itself, and the cache units behind it (RESUME has one
+    since 3.15)."""
     extended = b""
     for shift in (24, 16, 8):
         if arg >> shift:
@@ -51,7 +54,9 @@ def caches_of(name: str) -> int:
 
 
 def lines_for(units: int, kind: int, rest: bytes = b"") -> bytes:
-    """A table of lines for this many units, with entries of one kind. `rest`: what follows the first byte of each entry."""
+    """A table of lines for this many units, with entries of one kind.
+
+    `rest`: what follows the first byte of each entry."""
     table = b""
     for start in range(0, units, MOST_UNITS):
         length = min(MOST_UNITS, units - start)

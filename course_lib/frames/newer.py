@@ -1,11 +1,13 @@
 """What newer versions of CPython have and older ones do not, under one name on each of them.
 
 In:  the Python that runs.
-Out: the classes of a t-string (3.14), and lazy imports (3.15). Where Python has none, nothing is an instance of them.
-     What evaluates annotations in a namespace of its own (3.14); where Python has none, it is never called.
-     Python's messages for `f(*0)`, `f(**0)` and `a, b = 1, 2, 3`, and whether `locals()` gives one dict.
+Out: the classes of a t-string (3.14), and lazy imports (3.15). Where Python has none, nothing is an
+     instance of them. What evaluates annotations in a namespace of its own (3.14); where Python has
+     none, it is never called. Python's messages for `f(*0)`, `f(**0)` and `a, b = 1, 2, 3`, and
+     whether `locals()` gives one dict.
 
-In PyTorch: `torch/_dynamo/symbolic_convert.py` asks `sys.version_info` in each instruction's method.
+In PyTorch: `torch/_dynamo/symbolic_convert.py` asks `sys.version_info` in each instruction's
+method.
 """
 
 import importlib
@@ -33,7 +35,8 @@ LOCALS_ARE_ONE_DICT = sys.version_info < (3, 13)
 
 
 def message_of(call: Callable[[], Any]) -> str:
-    """Python's message for an argument of a wrong kind behind the stars, with {function} and {type} for those of the call."""
+    """Python's message for an argument of a wrong kind behind the stars, with {function} and {type}
+    for those of the call."""
     try:
         call()
     except TypeError as error:
@@ -48,7 +51,9 @@ NO_MAPPING = message_of(lambda: len(**0))  # type: ignore[call-arg, arg-type]
 
 
 def too_many_to_unpack(expected: int, value: Any) -> str:
-    """The message for `a, b = value`. Since 3.14 it also says how many there are, where that is known without counting."""
+    """The message for `a, b = value`.
+
+    Since 3.14 it also says how many there are, where that is known without counting."""
     message = f"too many values to unpack (expected {expected}"
     if sys.version_info >= (3, 14) and type(value) in (tuple, list, dict):
         message += f", got {len(value)}"
@@ -56,7 +61,8 @@ def too_many_to_unpack(expected: int, value: Any) -> str:
 
 
 KEPT_WHOLE: dict[type, str] = {}
-"""Iterators in whose place `for` and `yield from` keep the list, tuple or string itself (3.15), and what that is."""
+"""Iterators in whose place `for` and `yield from` keep the list, tuple or string itself (3.15), and
+what that is."""
 if sys.version_info >= (3, 15):
     KEPT_WHOLE = {type(iter(whole)): type(whole).__name__ for whole in ([], (), "", "é")}
 
@@ -69,7 +75,8 @@ def method_to_send(receiver: Any) -> Any:
 
 
 def evaluator_of_annotations() -> Any:
-    """`annotationlib.call_annotate_function`, which runs the code of an `__annotate__` with other globals."""
+    """`annotationlib.call_annotate_function`, which runs the code of an `__annotate__` with other
+    globals."""
     try:
         return importlib.import_module("annotationlib").call_annotate_function
     except ImportError:
@@ -91,10 +98,12 @@ def make_template(strings: tuple[str, ...], interpolations: tuple[Any, ...]) -> 
 
 
 def is_lazy_import(namespace: dict[str, Any], name: str) -> bool:
-    """Does this name stand for an import that its first use is to do (`lazy import`, `-X lazy_imports`)?"""
+    """Does this name stand for an import that its first use is to do (`lazy import`,
+    `-X lazy_imports`)?"""
     return isinstance(namespace.get(name), LazyImport)
 
 
 def import_now(namespace: dict[str, Any], name: str) -> None:
-    """Do such an import, as LOAD_GLOBAL does: the module, or what is taken from it, gets the name."""
+    """Do such an import, as LOAD_GLOBAL does: the module, or what is taken from it, gets the
+    name."""
     namespace[name] = namespace[name].resolve()

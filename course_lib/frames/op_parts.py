@@ -1,12 +1,15 @@
 """What each of CPython's instructions becomes, in the one instruction set of `instructions.py`.
 
 In:  an instruction as `dis` gives it, of CPython 3.11 to 3.15.
-Out: its `Part`s: canonical ops with their arguments, in order. Mostly one; two or more where CPython has fused some.
+Out: its `Part`s: canonical ops with their arguments, in order. Mostly one; two or more where
+     CPython has fused some.
 
-An instruction that is not in the table `PARTS_OF` is kept, with the argument that `dis` resolved. An instruction of a new
-Python is a function more in this file. The version of Python decides in this room only: here, in `instructions.py`, in
-`newer.py` (objects that older Pythons lack) and in `_framehook.c`.
-In PyTorch: `torch/_dynamo/symbolic_convert.py` asks `sys.version_info` in the methods of the instructions themselves.
+An instruction that is not in the table `PARTS_OF` is kept, with the argument that `dis` resolved.
+An instruction of a new Python is a function more in this file. The version of Python decides in
+this room only: here, in `instructions.py`, in `newer.py` (objects that older Pythons lack) and in
+`_framehook.c`.
+In PyTorch: `torch/_dynamo/symbolic_convert.py` asks `sys.version_info` in the methods of the
+instructions themselves.
 """
 
 import dis
@@ -30,7 +33,7 @@ PUSH_NULL: Part = ("PUSH_NULL", None)
 POP_TOP: Part = ("POP_TOP", None)
 SWAP_TWO: Part = ("SWAP", 2)
 
-# ---- flags in the arguments of instructions (`Include/internal/pycore_opcode_utils.h`, `Python/compile.c`) ----
+# ---- flags in the arguments of instructions (`Include/internal/pycore_opcode_utils.h`, `Python/compile.c`)
 
 FOR_A_CALL = 1
 """LOAD_GLOBAL, LOAD_ATTR, LOAD_SUPER_ATTR: what is loaded is about to be called."""
@@ -122,7 +125,9 @@ def two_loads(instruction: dis.Instruction) -> list[Part]:
 
 @parts_of("LOAD_GLOBAL", "LOAD_ATTR", "LOAD_METHOD", "LOAD_SUPER_ATTR")
 def load(instruction: dis.Instruction) -> list[Part]:
-    """A global, an attribute, an attribute of `super()`. What is loaded to be called gets a NULL beside it, as CALL expects."""
+    """A global, an attribute, an attribute of `super()`.
+
+    What is loaded to be called gets a NULL beside it, as CALL expects."""
     op, name = instruction.opname, instruction.argval
     for_a_call = bool(flags(instruction) & FOR_A_CALL)
 
@@ -237,7 +242,8 @@ def build_interpolation(instruction: dis.Instruction) -> list[Part]:
 
 @parts_of("CALL_FUNCTION_EX")
 def call_function_ex(instruction: dis.Instruction) -> list[Part]:
-    """Since 3.14 it has no argument: there is always a slot for the keywords, NULL where there are none."""
+    """Since 3.14 it has no argument: there is always a slot for the keywords, NULL where there are
+    none."""
     return [("CALL_FUNCTION_EX", FROM_3_14 or bool(instruction.arg))]
 
 
@@ -271,7 +277,8 @@ def return_const(instruction: dis.Instruction) -> list[Part]:
 
 @parts_of("GET_ITER")
 def get_iter(instruction: dis.Instruction) -> list[Part]:
-    """`iter(x)`, or what `yield from x` takes values from; with the second slot that an iterator has since 3.15."""
+    """`iter(x)`, or what `yield from x` takes values from; with the second slot that an iterator
+    has since 3.15."""
     op = "GET_YIELD_FROM_ITER" if instruction.arg else "GET_ITER"
     return [(op, None), PUSH_NULL] if FROM_3_15 else [(op, None)]
 

@@ -1,16 +1,18 @@
 """Resume functions: code that goes on in the middle of a function.
 
 In:  a code object, an offset, and which values stand on the stack there.
-Out: code that takes every local variable as an argument and the stack as closure cells, and goes on at that offset:
+Out: code that takes every local variable as an argument and the stack as closure cells, and goes on
+     at that offset:
 
-    COPY_FREE_VARS, RESUME              what every function with a closure begins with (and a generator as one)
+    COPY_FREE_VARS, RESUME              what every function with a closure begins with (and a
+                                        generator as one)
     LOAD_DEREF stack0, PUSH_NULL, ...   put the stack back
     JUMP_FORWARD offset                 into the original bytecode, which follows unchanged
 
-That is all, because jumps are relative since CPython 3.11. Variables shared with nested functions arrive as their cells.
-`live` says which variables the rest of a function still needs.
-In PyTorch: `torch/_dynamo/resume_execution.py` (`ContinueExecutionCache`), which rewrites the bytecode;
-`bytecode_analysis.py` (`livevars_analysis`).
+That is all, because jumps are relative since CPython 3.11. Variables shared with nested functions
+arrive as their cells. `live` says which variables the rest of a function still needs.
+In PyTorch: `torch/_dynamo/resume_execution.py` (`ContinueExecutionCache`), which rewrites the
+bytecode; `bytecode_analysis.py` (`livevars_analysis`).
 """
 
 import functools
@@ -43,9 +45,11 @@ __all__ = [
 ]
 
 NESTED = 24
-"""Resume functions that may run inside each other, as in a loop with a break; then the frame goes on as it is."""
+"""Resume functions that may run inside each other, as in a loop with a break; then the frame goes
+on as it is."""
 NEVER_CAPTURED: set[int] = set()
-"""Numbers of code that runs as it is: the rest of a frame that nothing more is to be captured of, and what a user disabled."""
+"""Numbers of code that runs as it is: the rest of a frame that nothing more is to be captured of,
+and what a user disabled."""
 
 
 class Slot(Enum):
@@ -56,8 +60,9 @@ class Slot(Enum):
     NULL = "NULL"
     """The NULL that a call keeps beside a function: it is pushed, and has no cell."""
     HANDLED = "handled"
-    """CPython keeps here the exception that was handled before the one that is being handled now. The cell has the latter:
-    CPython notes it as being handled, and puts the one before it here."""
+    """CPython keeps here the exception that was handled before the one that is being handled now.
+
+    The cell has the latter: CPython notes it as being handled, and puts the one before it here."""
 
 
 _made: weakref.WeakValueDictionary[Any, "Resume"] = weakref.WeakValueDictionary()
@@ -67,7 +72,9 @@ _thread = threading.local()
 
 @dataclass(frozen=True)
 class Resume:
-    """Code that goes on at `offset` of `original`. `names`: its closure, without the stack: cells by variable."""
+    """Code that goes on at `offset` of `original`.
+
+    `names`: its closure, without the stack: cells by variable."""
 
     original: CodeType
     offset: int
@@ -85,9 +92,11 @@ def resumed(code: CodeType) -> Resume | None:
 def resume_at(
     code: CodeType, offset: int, stack: tuple[Slot, ...], unbound: frozenset[str]
 ) -> Resume:
-    """The resume function of `code` (or its original) at `offset`. `unbound`: the local variables without a value."""
-    # A resume function that breaks is resumed in the original code: there two ways that meet again need one resume function, and
-    # not one each. The place is earlier by the prologue's length.
+    """The resume function of `code` (or its original) at `offset`.
+
+    `unbound`: the local variables without a value."""
+    # A resume function that breaks is resumed in the original code: there two ways that meet again
+    # need one resume function, and # not one each. The place is earlier by the prologue's length.
     if before := resumed(code):
         code, offset = before.original, offset - before.shift
 
@@ -139,7 +148,8 @@ def make_resume(
 
 
 def begin(code: CodeType, cells: int) -> bytes:
-    """What every function begins with: its cells come from the closure; a generator hands itself out."""
+    """What every function begins with: its cells come from the closure; a generator hands itself
+    out."""
     start = instruction("COPY_FREE_VARS", cells) if cells else b""
     if code.co_flags & inspect.CO_GENERATOR:
         start += instruction("RETURN_GENERATOR") + instruction("POP_TOP")
@@ -158,7 +168,8 @@ def put_back(stack: tuple[Slot, ...], first_cell: int) -> bytes:
         loads += instruction("LOAD_DEREF", cell)
         cell += 1
         if slot is Slot.HANDLED:
-            # This notes the exception as being handled, and pushes it above the one that was handled before. Only that stays.
+            # This notes the exception as being handled, and pushes it above the one that was
+            # handled before. Only that stays.
             loads += instruction("PUSH_EXC_INFO") + instruction("POP_TOP")
     return loads
 
@@ -172,9 +183,12 @@ def resume(
     stack: tuple[Any, ...],
     *args: Any,
 ) -> Any:
-    """Go on at `at` as a frame of `func`: what a head returns. An exception on the stack is about to be handled.
+    """Go on at `at` as a frame of `func`: what a head returns.
 
-    plain: nothing more of this frame is to be captured. cells, stack: what the prologue puts back. args: the local variables.
+    An exception on the stack is about to be handled.
+
+    plain: nothing more of this frame is to be captured. cells, stack: what the prologue puts back.
+    args: the local variables.
     """
     for value in stack:
         if isinstance(value, BaseException):
@@ -200,7 +214,7 @@ def resume(
 going_on.add(number(resume.__code__))
 
 
-# ---- which variables the rest of a function needs --------------------------------------------------------------------
+# ---- which variables the rest of a function needs ------------------------------------------------
 
 READS = ("LOAD_FAST", "DELETE_FAST", "LOAD_FAST_AND_CLEAR", "MAKE_CELL")
 WRITES = ("STORE_FAST", "DELETE_FAST")
@@ -210,7 +224,8 @@ ENDS = ("JUMP", "RETURN_VALUE", "RERAISE", "RAISE_VARARGS")
 
 @functools.lru_cache(maxsize=256)
 def live(code: CodeType) -> dict[int, frozenset[str]]:
-    """For each instruction's offset the local variables that may be read from there on, before they are written."""
+    """For each instruction's offset the local variables that may be read from there on, before they
+    are written."""
     program, table = instructions(code), exception_table(code)
     handlers: dict[int, list[int]] = {}
     for i in program:
@@ -233,7 +248,8 @@ def live(code: CodeType) -> dict[int, frozenset[str]]:
 def live_before(
     i: Instruction, after: frozenset[str], at: dict[int, frozenset[str]]
 ) -> frozenset[str]:
-    """What is live before one instruction, from what is live after it, and `at` the offset that it may jump to."""
+    """What is live before one instruction, from what is live after it, and `at` the offset that it
+    may jump to."""
     now = frozenset[str]() if i.op in ENDS else after
     if i.op in JUMPS:
         now |= at.get(i.arg, frozenset())

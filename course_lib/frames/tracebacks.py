@@ -1,11 +1,14 @@
-"""Tracebacks that tell of the program as it was written, though heads and resume functions did its work.
+"""Tracebacks that tell of the program as it was written, though heads and resume functions did its
+work.
 
 In:  an error that leaves a head, or that a resume function goes on with.
-Out: the same error. Its traceback names the user's lines, and no call that only goes on with another frame.
+Out: the same error. Its traceback names the user's lines, and no call that only goes on with
+     another frame.
 
-A head runs in the place of a frame, and after a graph break a resume function runs the rest of it. CPython writes a line
-of the traceback for each of them. To the user it was one function. So `tidy` writes the traceback anew: a head becomes the
-line of the break, calls that only go on are left out, all other lines stay.
+A head runs in the place of a frame, and after a graph break a resume function runs the rest of it.
+CPython writes a line of the traceback for each of them. To the user it was one function. So `tidy`
+writes the traceback anew: a head becomes the line of the break, calls that only go on are left out,
+all other lines stay.
 In PyTorch: nothing does this; a traceback of torch.compile shows `torch_dynamo_resume_in_f_at_12`.
 """
 
@@ -22,9 +25,11 @@ from course_lib.frames.hook import call, mark_head, number, run_apart, tell
 
 @dataclass(frozen=True)
 class AtBreak:
-    """What the head of a frame that stops at a graph break stands for: its function's name, its code, and the line of the break.
+    """What the head of a frame that stops at a graph break stands for: its function's name, its
+    code, and the line of the break.
 
-    `written` is the head's own code. The code that runs has the same instructions, and the name and line of the program.
+    `written` is the head's own code. The code that runs has the same instructions, and the name and
+    line of the program.
     """
 
     name: str
@@ -44,12 +49,14 @@ going_on: set[int] = {number(run_apart.__code__)}
 """Numbers of the code of functions that only go on with another frame."""
 
 
-# ---- the place of a head --------------------------------------------------------------------------------------------
+# ---- the place of a head -------------------------------------------------------------------------
 
 
 def in_the_program(head: FunctionType, name: str, original: CodeType, line: int) -> CodeType:
-    """The code of a head, in the file of the program and in the line of the break. So whoever looks at the stack from below,
-    a warning or a logger, finds the line whose work the head does."""
+    """The code of a head, in the file of the program and in the line of the break.
+
+    So whoever looks at the stack from below, a warning or a logger, finds the line whose work the
+    head does."""
     disguised = in_line(head.__code__, original, line)
 
     key = number(disguised)
@@ -71,14 +78,14 @@ def in_line(code: CodeType, original: CodeType, line: int) -> CodeType:
     )
 
 
-# ---- a traceback, written anew --------------------------------------------------------------------------------------
+# ---- a traceback, written anew -------------------------------------------------------------------
 
 
 def tidy(error: BaseException) -> None:
     """Let the traceback tell of the program as it was written.
 
-    A head did the work of a line of the program: that line stands in its place. A resume function only goes on with a frame that
-    has its line already: it is left out."""
+    A head did the work of a line of the program: that line stands in its place. A resume function
+    only goes on with a frame that has its line already: it is left out."""
     # From the innermost line outwards, as CPython links them
     made, goes_on_below = None, False
     for part in reversed(parts_of(error.__traceback__)):
@@ -108,7 +115,8 @@ def parts_of(traceback: TracebackType | None) -> list[TracebackType]:
 
 
 def line_of_head(inner: TracebackType | None, head: AtBreak, place: int) -> TracebackType:
-    """The line of a traceback for a head: of the program, or where the graph is called, of the head's source."""
+    """The line of a traceback for a head: of the program, or where the graph is called, of the
+    head's source."""
     line = head.line_in_head(place)
     if "__graph(" in linecache.getline(head.written.co_filename, line):
         return traceback_line(inner, head.written, line)
@@ -116,7 +124,8 @@ def line_of_head(inner: TracebackType | None, head: AtBreak, place: int) -> Trac
 
 
 def traceback_line(inner: TracebackType | None, code: CodeType, line: int) -> TracebackType:
-    """A line of a traceback, of a frame of a function that looks like the one with this code, and does nothing."""
+    """A line of a traceback, of a frame of a function that looks like the one with this code, and
+    does nothing."""
     looks: Any = {name: getattr(code, name) for name in ("co_filename", "co_name", "co_qualname")}
     # all of it in that line; a generator's frame has no caller, whose variables it would keep
     table = one_line(len(nothing.__code__.co_code) // UNIT)
@@ -130,12 +139,15 @@ def nothing() -> Any:
 
 
 def is_going_on(frame: FrameType) -> bool:
-    """Is this a call that only goes on with another frame: of `resume`, or of what runs a frame in eager?"""
+    """Is this a call that only goes on with another frame: of `resume`, or of what runs a frame in
+    eager?"""
     return number(frame.f_code) in going_on
 
 
 def forget_variables(frame: FrameType) -> None:
-    """Clear the variables of a frame that no traceback shows. One of them may hold the exception, and thereby all frames below."""
+    """Clear the variables of a frame that no traceback shows.
+
+    One of them may hold the exception, and thereby all frames below."""
     with contextlib.suppress(RuntimeError):  # a frame that still runs cannot be cleared
         frame.clear()
 
