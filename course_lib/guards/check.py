@@ -11,10 +11,12 @@
             return False
 
 In:  the guards of one capture, and the names of the frame's parameters.
-Out: `Check.function(func, *args)`, True or False; `Check.first_failure(func, *args)`, which says why.
+Out: `Check.function(func, *args)`, True or False; `Check.first_failure(func, *args)`, which says
+     why.
 
-The two do the same work twice, on purpose. The function runs before every call, so it is as short as it can be and keeps
-no reasons. A reason is wanted once in a while, so it is found again, test by test, from the same records.
+The two do the same work twice, on purpose. The function runs before every call, so it is as short
+as it can be and keeps no reasons. A reason is wanted once in a while, so it is found again, test by
+test, from the same records.
 In PyTorch: `torch/_dynamo/guards.py` (`CheckFunctionManager.check_fn`, `get_guard_fail_reason`).
 """
 
@@ -47,7 +49,9 @@ class Failure(NamedTuple):
 
 
 class Check:
-    """The compiled form of `guards` for a frame with these parameters. `function(func, *args)` answers True or False."""
+    """The compiled form of `guards` for a frame with these parameters.
+
+    `function(func, *args)` answers True or False."""
 
     def __init__(
         self, guards: Sequence[Guard], parameters: Sequence[str], name: str = "frame"
@@ -79,7 +83,9 @@ class Check:
 
 
 def failure_of(guard: Guard, test: Test, namespace: dict[str, Any]) -> Failure | None:
-    """Ask one question again, as the check asked it, but keep what it got. `namespace`: the arguments, and what checks know by name.
+    """Ask one question again, as the check asked it, but keep what it got.
+
+    `namespace`: the arguments, and what checks know by name.
 
     Nothing of the program runs between a check and this question, so both get the same answer."""
     path, expected = guard.source.shown, test.right

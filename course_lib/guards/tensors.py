@@ -36,7 +36,8 @@ READERS_OF_CXX = ("_ZN2at6native6is_negERKNS_6TensorE", "_ZNK3c1010TensorImpl13r
 
 
 class LooksLike(NamedTuple):
-    """How a tensor looked, in the order of `looks_like`'s arguments. sizes, strides: in elements; device: of CUDA, or `CPU`."""
+    """How a tensor looked, in the order of `looks_like`'s arguments. sizes, strides: in elements;
+    device: of CUDA, or `CPU`."""
 
     cls: type
     dtype: torch.dtype
@@ -71,7 +72,9 @@ def looks_of(guard: Guard) -> LooksLike | None:
 
 @functools.cache
 def in_c() -> Any:
-    """The module `_tensors.c`, after it was told how to read this torch's tensors. None if it cannot be had: then Python asks."""
+    """The module `_tensors.c`, after it was told how to read this torch's tensors.
+
+    None if it cannot be had: then Python asks."""
     try:
         library = ctypes.CDLL(str(next(Path(torch.__file__).parent.glob("lib/libtorch_cpu.*"))))
         names = [*(f"aoti_torch_get_{name}" for name in READERS), *READERS_OF_CXX]
@@ -85,7 +88,8 @@ def in_c() -> Any:
 
 
 def place_of_cxx_tensor() -> int:
-    """How many bytes behind the start of a tensor's Python object the address of its C++ object lies."""
+    """How many bytes behind the start of a tensor's Python object the address of its C++ object
+    lies."""
     tensor = torch.empty(0)
     address = tensor._cdata
     places = range(16, 64, 8)

@@ -1,12 +1,13 @@
 """Guards on what lies in dictionaries hold until one of these changes.
 
 In:  the guards of one capture.
-Out: a check in two functions. `check` asks what may be different at each call, and whether the dictionaries are
-     unchanged (`_tensors.c`, `unchanged`). Only where one has changed, `again` asks the rest, and notes where it looked.
+Out: a check in two functions. `check` asks what may be different at each call, and whether the
+     dictionaries are unchanged (`_tensors.c`, `unchanged`). Only where one has changed, `again`
+     asks the rest, and notes where it looked.
 
-Most guards of a model are of this kind: parameters, settings, hooks. CPython 3.11 and 3.12 give a dictionary another
-version number whenever it changes. Since 3.13 it has none, nor are watchers told when an object stores a value in its
-`__dict__`; so there every guard is asked at every call.
+Most guards of a model are of this kind: parameters, settings, hooks. CPython 3.11 and 3.12 give a
+dictionary another version number whenever it changes. Since 3.13 it has none, nor are watchers told
+when an object stores a value in its `__dict__`; so there every guard is asked at every call.
 In PyTorch: `torch/csrc/dynamo/guards.cpp`, "dict tags" (`DictGuardManager`, `_dict_version_tag`).
 """
 
@@ -36,7 +37,8 @@ CONSTANTS = (
     torch.device,
     torch.memory_format,
 )
-"""Types whose values never change: where a dictionary is unchanged, such a value in it is the same."""
+"""Types whose values never change: where a dictionary is unchanged, such a value in it is the
+same."""
 
 OF_THE_OBJECT = (Is, Equals, SameObject, AnotherObject)
 """Tests that ask which object lies there, not what it is like."""
@@ -44,9 +46,11 @@ OF_THE_OBJECT = (Is, Equals, SameObject, AnotherObject)
 
 @shortcut
 def until_a_dictionary_changes(guards: Sequence[Guard], names: Names) -> str | None:
-    """The source of a check that asks some guards only after a dictionary has changed; None if it could skip no guard.
+    """The source of a check that asks some guards only after a dictionary has changed; None if it
+    could skip no guard.
 
-    `check` asks the other guards at each call, and whether a dictionary has changed. If so, `again` asks the guards that lasted.
+    `check` asks the other guards at each call, and whether a dictionary has changed. If so, `again`
+    asks the guards that lasted.
     """
     if not has_dict_versions():
         return None
@@ -63,7 +67,8 @@ def until_a_dictionary_changes(guards: Sequence[Guard], names: Names) -> str | N
     holders = paths.holders(again.variables)
     again.lines.append(f"return note(noted, *({', '.join(to_note(holders, lasting, again))}))")
 
-    # The paths that `again` notes begin at these objects. A call may come with others, so the check compares them.
+    # The paths that `again` notes begin at these objects. A call may come with others, so the check
+    # compares them.
     roots = [check.variable(root) for root in holders.values() if not paths.stays(root)]
     arguments = ", ".join((FUNCTION, *names.parameters))
     unchanged = f"unchanged({', '.join(['noted', *roots])})"
@@ -72,7 +77,8 @@ def until_a_dictionary_changes(guards: Sequence[Guard], names: Names) -> str | N
 
 
 def to_note(holders: dict[Source, Source], lasting: dict[Guard, None], again: Body) -> list[str]:
-    """The arguments of `note`, in pairs: an object and its `__dict__` (roots first), a dictionary twice, a tensor and its looks."""
+    """The arguments of `note`, in pairs: an object and its `__dict__` (roots first), a dictionary
+    twice, a tensor and its looks."""
     variables = again.variables
     pairs = [
         (variables.get(holder, holder.expr), variables[path]) for path, holder in holders.items()
@@ -90,7 +96,8 @@ def to_note(holders: dict[Source, Source], lasting: dict[Guard, None], again: Bo
 
 
 class Paths:
-    """What the guards of one check say about the sources on their way: which are dictionaries, which stay where they are."""
+    """What the guards of one check say about the sources on their way: which are dictionaries,
+    which stay where they are."""
 
     def __init__(self, guards: Sequence[Guard]) -> None:
         self.types = {
@@ -101,7 +108,9 @@ class Paths:
         self.asked_dicts = {guard.source for guard in guards if guard.kind in OF_DICTS}
 
     def guard_lasts(self, guard: Guard) -> bool:
-        """Does it hold as long as no dictionary on its path changes? (A tensor's looks are asked at each call all the same.)"""
+        """Does it hold as long as no dictionary on its path changes?
+
+        (A tensor's looks are asked at each call all the same.)"""
         others = (test.right.source for test in guard.tests if isinstance(test.right, SameAs))
         if not all(map(self.stays, (guard.source, *others))):
             return False
@@ -138,9 +147,11 @@ class Paths:
         return path.is_registry or path.is_own_dict or self.types.get(path) is dict
 
     def holders(self, found: dict[Source, str]) -> dict[Source, Source]:
-        """Each dictionary on the way, and what it is noted by: the object whose `__dict__` it is, or itself.
+        """Each dictionary on the way, and what it is noted by: the object whose `__dict__` it is,
+        or itself.
 
-        Roots come first: each call looks them up, and `unchanged` compares them with what was noted."""
+        Roots come first: each call looks them up, and `unchanged` compares them with what was
+        noted."""
         holders = {}
         for path in found:
             if self.is_dict(path) and self.stays(path):
