@@ -1,11 +1,14 @@
 """From torch operations to ATen operations, forward and backward.
 
-In:  a captured graph. Out: graphs of ATen operators that write to nothing, and a node of autograd's around them.
+In:  a captured graph. Out: graphs of ATen operators that write to nothing, and a node of autograd's
+     around them.
 
 Read in this order:
 
-    trace.py                        the graph is run once more and recorded: first forward, then autograd
-    decomposing.py, tagging.py      while it is recorded: operators fall apart; which line each came from
+    trace.py                        the graph is run once more and recorded: first forward, then
+                                    autograd
+    decomposing.py, tagging.py      while it is recorded: operators fall apart; which line each came
+                                    from
     signature.py                    which results are views, and which inputs are written to
     partition.py                    forward and backward, and what is kept in between
     runtime.py, gradients.py        the compiled halves as a part of the program

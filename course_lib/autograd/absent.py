@@ -3,11 +3,14 @@
 In:  a backward graph, and which of its tangents (the gradients of results) there are.
 Out: the backward graph for just these.
 
-Autograd goes only where a gradient comes from. A compiled graph is one node of autograd. So it is asked for all gradients at once,
-and a result that was not used has the gradient None. Zeros in its place are nearly right. But `0 * inf` is NaN, and a custom
-backward of the user's would run that does not run in eager. So a rule says what eager does. A gradient is linear in the tangents:
-what is computed from absent tangents alone is absent, too, and where one term of a sum is absent, the other remains.
-In PyTorch: undefined gradients, `torch/csrc/autograd/engine.cpp`. (`aot_autograd` makes zeros of them.)
+Autograd goes only where a gradient comes from. A compiled graph is one node of autograd. So it is
+asked for all gradients at once, and a result that was not used has the gradient None. Zeros in its
+place are nearly right. But `0 * inf` is NaN, and a custom backward of the user's would run that
+does not run in eager. So a rule says what eager does. A gradient is linear in the tangents: what is
+computed from absent tangents alone is absent, too, and where one term of a sum is absent, the other
+remains.
+In PyTorch: undefined gradients, `torch/csrc/autograd/engine.cpp`. (`aot_autograd` makes zeros of
+them.)
 """
 
 from collections.abc import Collection, Sequence
@@ -59,8 +62,8 @@ def absent(graph: fx.Graph, tangents: Sequence[fx.Node], missing: Collection[fx.
         takes_zeros = all_zeros.issuperset(absent_inputs)
         others = [arg for arg in node.all_input_nodes if arg not in absent_nodes]
 
-        # A term of a sum remains without the other. Any other operation is linear in each operand, so its result is absent,
-        # unless several operands come from tangents.
+        # A term of a sum remains without the other. Any other operation is linear in each operand,
+        # so its result is absent, # unless several operands come from tangents.
         is_sum = node.target is aten.add.Tensor
         if others and (is_sum or not from_tangents.isdisjoint(others)):
             zeros_do = zeros_do and takes_zeros
@@ -73,7 +76,9 @@ def absent(graph: fx.Graph, tangents: Sequence[fx.Node], missing: Collection[fx.
 
 
 def without(backward: fx.GraphModule, missing: frozenset[fx.Node]) -> fx.GraphModule:
-    """The backward graph without the nodes `missing`. It takes the same inputs, and returns the gradients that are left."""
+    """The backward graph without the nodes `missing`.
+
+    It takes the same inputs, and returns the gradients that are left."""
     graph = fx.Graph()
     twin: dict[fx.Node, fx.Node] = {}
 
@@ -94,7 +99,9 @@ def without(backward: fx.GraphModule, missing: frozenset[fx.Node]) -> fx.GraphMo
 def other_part(
     node: fx.Node, missing: frozenset[fx.Node], twin: dict[fx.Node, fx.Node]
 ) -> fx.Node | None:
-    """If one part of a sum is absent, the other is the sum. None if it must be converted or laid out first."""
+    """If one part of a sum is absent, the other is the sum.
+
+    None if it must be converted or laid out first."""
     if node.target is not aten.add.Tensor or node.kwargs:
         return None
     parts = [part for part in node.args if part not in missing]

@@ -1,6 +1,7 @@
 """Operators fall apart while a graph is recorded: each runs its decomposition in its place.
 
-In:  a call of an ATen operator that reaches torch's dispatcher, and a table of decompositions (`lowering/decompositions.py`).
+In:  a call of an ATen operator that reaches torch's dispatcher, and a table of decompositions
+     (`lowering/decompositions.py`).
 Out: what the decomposition gives. `make_fx` records the operators that it calls.
      NotImplementedError for a write whose result would differ from eager's.
 In PyTorch: `torch/fx/experimental/proxy_tensor.py` (`decompose`, `maybe_handle_decomp`).
@@ -30,13 +31,15 @@ Decompositions = Mapping[Any, Callable[..., Any]]
 class Decomposing(TorchDispatchMode):
     """Runs an operator's decomposition in its place.
 
-    Operators reach this mode before they reach `FunctionalTensor`. So a decomposition may write in place, too.
+    Operators reach this mode before they reach `FunctionalTensor`. So a decomposition may write in
+    place, too.
     """
 
     def __init__(self, table: Decompositions) -> None:
         super().__init__()
         self.table = table
-        # Memory in which a view has several elements at one place, or leaves gaps (`expand`, `unfold`)
+        # Memory in which a view has several elements at one place, or leaves gaps (`expand`,
+        # `unfold`)
         self.shown: set[int] = set()
         # Memory that was made in backward; None before backward begins
         self.born: set[int] | None = None
@@ -93,7 +96,8 @@ class Decomposing(TorchDispatchMode):
             return args[0].copy_(result)
 
     def note(self, op: Any, result: Any) -> None:
-        """Remember the memory of a result, if it was made in backward (`born`) or belongs to an overlapping view (`shown`)."""
+        """Remember the memory of a result, if it was made in backward (`born`) or belongs to an
+        overlapping view (`shown`)."""
         if self.born is not None:
             self.born |= {memory(x) for x in tree_leaves(result) if is_strided(x)}
         if is_strided(result) and (op is aten.unfold.default or overlaps_itself(result)):
@@ -108,19 +112,22 @@ def written_by(op: Any, args: Any) -> list[torch.Tensor]:
 
 
 def is_loop_over_list(op: Any) -> bool:
-    """True for an operator over lists of tensors that torch's own loop serves; not where its numbers are in a tensor."""
+    """True for an operator over lists of tensors that torch's own loop serves; not where its
+    numbers are in a tensor."""
     has_tensor_of_numbers = "addc" in op.name() and op._overloadname == "Tensor"
     return op.name().startswith("aten::_foreach_") and not has_tensor_of_numbers
 
 
 def without_underscore(op: Any) -> Any:
-    """The operator that computes what `op` writes in place (`lerp` for `lerp_`); `op` itself if there is none."""
+    """The operator that computes what `op` writes in place (`lerp` for `lerp_`); `op` itself if
+    there is none."""
     packet = getattr(aten, op.overloadpacket.__name__.rstrip("_"), None)
     return getattr(packet, op._overloadname, op)
 
 
 def leave(value: Any) -> Any:
-    """A value of the functional world as the graph returns it, in the strides that the program saw."""
+    """A value of the functional world as the graph returns it, in the strides that the program
+    saw."""
     if not isinstance(value, FunctionalTensor):
         return value
     return restride(value, value, lies=value.from_functional()).from_functional()

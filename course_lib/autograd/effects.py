@@ -1,8 +1,10 @@
-"""What an operator does besides computing its result: it draws random numbers, or it is the user's and nobody knows.
+"""What an operator does besides computing its result: it draws random numbers, or it is the user's
+and nobody knows.
 
 In:  nodes of a traced graph.
-Out: which of them must run although nobody uses their results, and a value of the graph for each, so that no stage drops it.
-(What may raise an error is kept by capture already, `capture/unused.py`.)
+Out: which of them must run although nobody uses their results, and a value of the graph for each,
+so that no stage drops it. (What may raise an error is kept by capture already,
+`capture/unused.py`.)
 In PyTorch: `torch/fx/node.py` (`Node.is_impure`), `torch/_higher_order_ops/effects.py`.
 """
 
@@ -27,7 +29,9 @@ def draws(op: Any) -> bool:
 
 
 def drop_unused(graph: fx.Graph) -> list[fx.Node]:
-    """Take away what nobody needs. Gives the nodes that have an effect and no user: results of theirs, where they have some."""
+    """Take away what nobody needs.
+
+    Gives the nodes that have an effect and no user: results of theirs, where they have some."""
 
     def must_run(node: fx.Node) -> bool:
         return bool(node.is_impure()) or draws(node.target) or is_own(node.target)

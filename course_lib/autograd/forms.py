@@ -1,8 +1,10 @@
-"""The forms of tensors (shape, strides, dtype, device) in a call of a program that serves many sizes.
+"""The forms of tensors (shape, strides, dtype, device) in a call of a program that serves many
+sizes.
 
 In:  fake tensors, some with symbolic sizes, and the values that these have in a call.
 Out: the fake tensors themselves where all is known, else a `Form` with this call's numbers.
-In PyTorch: `SubclassMeta` and `MemoryFormatMeta` of tangents in `torch/_functorch/_aot_autograd/schemas.py`.
+In PyTorch: `SubclassMeta` and `MemoryFormatMeta` of tangents in
+`torch/_functorch/_aot_autograd/schemas.py`.
 """
 
 from collections.abc import Callable, Sequence

@@ -2,7 +2,8 @@
 
 In:  `s0 * 2 + 1` as an argument of an operation, while `make_fx` records.
 Out: the size itself as an argument: it is known wherever it is needed, and no node computes it.
-In PyTorch: nodes compute sizes (`aten.sym_size`, `operator.mul`); `torch/_inductor/graph.py` turns them into symbols.
+In PyTorch: nodes compute sizes (`aten.sym_size`, `operator.mul`); `torch/_inductor/graph.py` turns
+them into symbols.
 """
 
 import contextlib
@@ -21,7 +22,8 @@ from course_lib.written import quiet
 def any_formula_of_sizes() -> Iterator[None]:
     """Let torch record sizes that it has not seen computed.
 
-    Without this, torch puts a size together from nodes of its parts, and fails for some formulas (`s0 ** 2`).
+    Without this, torch puts a size together from nodes of its parts, and fails for some formulas
+    (`s0 ** 2`).
     """
     before = getattr(proxy_tensor, "_build_proxy_for_sym_expr", None)
     if sizes.current() is None or before is None:
@@ -33,7 +35,8 @@ def any_formula_of_sizes() -> Iterator[None]:
         proxy = tracer.create_proxy("call_function", sizes.text_of, (str(expr),), {})
         proxy.node.meta["val"] = out
 
-        # torch asks for the proxy when an operation takes the size, so it is handed over as a function.
+        # torch asks for the proxy when an operation takes the size, so it is handed over as a
+        # function.
         proxy_tensor.set_proxy_slot(out, tracer, proxy_tensor.thunkify(tracer, lambda: proxy))
         return out
 
@@ -45,7 +48,8 @@ def any_formula_of_sizes() -> Iterator[None]:
 
 
 def rules_for_sizes() -> contextlib.AbstractContextManager[Any]:
-    """Let torch take its Python form of operators that it has twice: in C++ for plain numbers, in Python for all sizes (`pad`)."""
+    """Let torch take its Python form of operators that it has twice: in C++ for plain numbers, in
+    Python for all sizes (`pad`)."""
     if sizes.current() is None:
         return contextlib.nullcontext()
     rules: contextlib.AbstractContextManager[Any] = torch._C._EnablePythonDispatcher()

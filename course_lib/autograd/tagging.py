@@ -1,9 +1,11 @@
 """Which captured operation each recorded operator came from.
 
-In:  a captured graph, which runs while `make_fx` records; later autograd's functions, which run while it records.
-Out: `meta["origin"]` of each recorded node: the captured node. So a kernel can name the user's line.
-In PyTorch: `torch/fx/traceback.py` (`preserve_node_meta`), `torch/_functorch/_aot_autograd/logging_utils.py`
-(`setup_stacktrace_preservation_hooks`).
+In:  a captured graph, which runs while `make_fx` records; later autograd's functions, which run
+     while it records.
+Out: `meta["origin"]` of each recorded node: the captured node. So a kernel can name the user's
+line.
+In PyTorch: `torch/fx/traceback.py` (`preserve_node_meta`),
+`torch/_functorch/_aot_autograd/logging_utils.py` (`setup_stacktrace_preservation_hooks`).
 """
 
 import weakref
@@ -19,7 +21,9 @@ from course_lib.autograd.decomposing import Decompositions
 
 
 class Tagging(fx.Interpreter):
-    """Runs a captured graph. A node that is recorded meanwhile belongs to the captured node that runs.
+    """Runs a captured graph.
+
+    A node that is recorded meanwhile belongs to the captured node that runs.
 
     A node that is recorded in backward belongs to the captured node whose `grad_fn` runs.
     """
@@ -34,7 +38,8 @@ class Tagging(fx.Interpreter):
         self.watched: dict[int, Any] = {}
 
     def mark(self, next_node: fx.Node | None = None) -> None:
-        """What has been recorded since the last mark came from the current node; from now on it comes from `next_node`."""
+        """What has been recorded since the last mark came from the current node; from now on it
+        comes from `next_node`."""
         mode = get_proxy_mode()
         for new in reversed(mode.tracer.graph.nodes) if mode else ():
             if new.op == "placeholder" or "origin" in new.meta:
@@ -43,7 +48,8 @@ class Tagging(fx.Interpreter):
         self.current = next_node
 
     def call_function(self, target: Any, args: Any, kwargs: Any) -> Any:
-        """Run a function, or what the table has for it: `one_hot` falls apart before any operator is called."""
+        """Run a function, or what the table has for it: `one_hot` falls apart before any operator
+        is called."""
         own = self.table.get(target) if isinstance(target, BuiltinFunctionType) else None
         return super().call_function(own or target, args, kwargs)
 

@@ -1,4 +1,5 @@
-"""A recorded graph, tidied: named inputs first, nothing that only the recording needed, effects kept.
+"""A recorded graph, tidied: named inputs first, nothing that only the recording needed, effects
+kept.
 
 In:  what `make_fx` recorded (`trace.py`), and the captured graph.
 Out: the graph that later stages get, with its `Signature` in `meta["signature"]`.
@@ -28,8 +29,10 @@ def tidy(traced: fx.GraphModule, gm: fx.GraphModule, tracing: Tracing) -> fx.Gra
     """Change `traced` to the graph that later stages get.
 
     - Its inputs come first and have the names of the captured graph `gm`.
-    - What only autograd needed is gone: `detach`, and copies of inputs that the program never writes to.
-    - An operation that has an effect and no user becomes a value of the graph. No result is made of these values.
+    - What only autograd needed is gone: `detach`, and copies of inputs that the program never
+      writes to.
+    - An operation that has an effect and no user becomes a value of the graph. No result is made of
+      these values.
 
     Raises NotImplementedError for what no compiled graph can do as eager does it.
     """
@@ -63,7 +66,8 @@ def is_size(value: object) -> bool:
 
 
 def name_as_captured(placeholders: list[fx.Node], gm: fx.GraphModule) -> None:
-    """Name inputs as the captured graph does: `self_ln_weight` reads better in a kernel than `arg1_1`.
+    """Name inputs as the captured graph does: `self_ln_weight` reads better in a kernel than
+    `arg1_1`.
 
     The last placeholders may be tangents, which the captured graph has not."""
     for new, old in zip(placeholders, gm.graph.find_nodes(op="placeholder"), strict=False):
@@ -81,7 +85,9 @@ def move_to_front(graph: fx.Graph, placeholders: list[fx.Node]) -> None:
 
 
 def drop_what_recording_needed(graph: fx.Graph, unwritten: list[fx.Node]) -> None:
-    """Leave `detach` and copies of inputs without users. `unwritten`: the inputs that the program never writes to."""
+    """Leave `detach` and copies of inputs without users.
+
+    `unwritten`: the inputs that the program never writes to."""
     for node in list(graph.nodes):
         if node.target is aten.detach.default or is_kept_value(node):
             node.replace_all_uses_with(node.args[0])
@@ -90,7 +96,9 @@ def drop_what_recording_needed(graph: fx.Graph, unwritten: list[fx.Node]) -> Non
 
 
 def is_kept_value(node: fx.Node) -> bool:
-    """Is this a value that autograd keeps for backward, as torch 2.14 and newer record it? (A value that is returned is not.)"""
+    """Is this a value that autograd keeps for backward, as torch 2.14 and newer record it?
+
+    (A value that is returned is not.)"""
     returned = any(user.op == "output" for user in node.users)
     return node.target is aten.alias.default and not returned
 
@@ -105,7 +113,9 @@ def refuse_sparse(traced: fx.GraphModule) -> None:
 
 
 def tidy_copy(copy: fx.Node, unwritten: list[fx.Node]) -> None:
-    """A copy of an input, made by `Tracing.run`: it belongs to the input. If that is never written to, all use the input itself."""
+    """A copy of an input, made by `Tracing.run`: it belongs to the input.
+
+    If that is never written to, all use the input itself."""
     original = copy.args[0]
     copy.meta["origin"] = original.meta.get("origin")
     if copy.users and original in unwritten:
@@ -115,7 +125,8 @@ def tidy_copy(copy: fx.Node, unwritten: list[fx.Node]) -> None:
 
 
 def return_effects(graph: fx.Graph, signature: Signature) -> None:
-    """Let the graph return what has an effect and no user: behind the values of results, before the gradients."""
+    """Let the graph return what has an effect and no user: behind the values of results, before the
+    gradients."""
     unused = effects.drop_unused(graph)
     if not unused:
         return
