@@ -1,7 +1,9 @@
-"""Lowering: from an ATen graph to loops (`ir`), whose bodies are written in virtual operations (`ops`).
+"""Lowering: from an ATen graph to loops (`ir`), whose bodies are written in virtual operations
+(`ops`).
 
-Read in this order: `ir.py` (what loops are), `lower.py` (the walk over the graph), `rules.py` and `formulas.py` (how an operator
-becomes a loop), `reductions.py` with `reduction_kinds.py`, `index_rules.py`, `decompositions.py`. `corners/` may be skipped.
+Read in this order: `ir.py` (what loops are), `lower.py` (the walk over the graph), `rules.py` and
+`formulas.py` (how an operator becomes a loop), `reductions.py` with `reduction_kinds.py`,
+`index_rules.py`, `decompositions.py`. `corners/` may be skipped.
 """
 
 from course_lib.lowering import corners  # for what they register

@@ -1,10 +1,11 @@
 """Which composite operators fall apart before lowering, and into what.
 
 In:  calls of composite ATen operators while a graph is traced (`autograd.trace`).
-Out: smaller ATen operators, few of them: `lowering` stays small. What is whole (GEMM, convolution, attention) a library does.
+Out: smaller ATen operators, few of them: `lowering` stays small. What is whole (GEMM, convolution,
+     attention) a library does.
 
-Most come from torch. Our own are those where torch's text is longer or slower than needed here; those in `corners/as_eager.py`
-do what eager does where torch's own differ from it.
+Most come from torch. Our own are those where torch's text is longer or slower than needed here;
+those in `corners/as_eager.py` do what eager does where torch's own differ from it.
 In PyTorch: `torch/_decomp/decompositions.py`, `torch/_inductor/decomposition.py`.
 """
 
@@ -35,8 +36,9 @@ STAYS_WHOLE = """baddbmm bernoulli binary_cross_entropy embedding_dense_backward
     _scaled_dot_product_flash_attention_for_cpu multilabel_margin_loss_forward""".split()
 """What torch would take apart, and a library does better, or whose parts ask for the data.
 
-`binary_cross_entropy`, `index_add` and `take` check their data (probabilities, indices that are not to be negative); their
-parts do not. Of `multilabel_margin_loss_forward`, torch's parts are wrong."""
+`binary_cross_entropy`, `index_add` and `take` check their data (probabilities, indices that are not
+to be negative); their parts do not. Of `multilabel_margin_loss_forward`, torch's parts are
+wrong."""
 
 
 def torchs_own() -> dict[Any, Decomposition]:
@@ -48,7 +50,8 @@ def torchs_own() -> dict[Any, Decomposition]:
 
 
 def falls_apart(op: Any) -> bool:
-    """True for an operator that writes to nothing, and neither a rule nor a library takes as it is."""
+    """True for an operator that writes to nothing, and neither a rule nor a library takes as it
+    is."""
     if op in LOWERINGS or op._schema.is_mutable:
         return False
     return op.overloadpacket.__name__ not in STAYS_WHOLE
@@ -78,7 +81,8 @@ def nll_loss_backward(
     ignore_index: int,
     total_weight: Tensor,
 ) -> Tensor:
-    """Eager writes the gradient where the target says; a loop asks of each element whether its class is the target."""
+    """Eager writes the gradient where the target says; a loop asks of each element whether its
+    class is the target."""
     class_dim = 1 if x.ndim > 1 else 0
     behind = [1] * (x.ndim - 1 - class_dim)
     classes = torch.arange(x.shape[class_dim], device=x.device).reshape([-1, *behind])
@@ -118,7 +122,8 @@ def is_image_on_gpu(x: Any) -> bool:
 
 
 def with_channels_last(convolution: Any, *args: Any) -> Any:
-    """On a GPU, 2-D images have their channels side by side: cuDNN wants them so, and transposes others there and back."""
+    """On a GPU, 2-D images have their channels side by side: cuDNN wants them so, and transposes
+    others there and back."""
     laid = []
     for arg in args:
         if is_image_on_gpu(arg):

@@ -1,10 +1,13 @@
 """Pointwise operators as formulas: one function each.
 
-In:  `Term`s, one element of each operand, already in the dtype to compute with; Python numbers as they stand in the graph.
+In:  `Term`s, one element of each operand, already in the dtype to compute with; Python numbers as
+     they stand in the graph.
 Out: a `Term`. `POINTWISE` is the table: ATen operator → `Formula`.
 
-`Term` puts Python's operators over `ops`, so a formula here reads like the one in the documentation. `silu` is `x * x.sigmoid()`.
-In PyTorch: the `register_pointwise` calls of `torch/_inductor/lowering.py`, and `torch/_decomp/decompositions.py`.
+`Term` puts Python's operators over `ops`, so a formula here reads like the one in the
+documentation. `silu` is `x * x.sigmoid()`.
+In PyTorch: the `register_pointwise` calls of `torch/_inductor/lowering.py`, and
+`torch/_decomp/decompositions.py`.
 """
 
 import math
@@ -50,7 +53,9 @@ class Term:
     dtype: torch.dtype
 
     def binary(self, op: str, other: Any, swap: bool = False) -> "Term":
-        """`ops.<op>` of this term and another, or a number, in this term's dtype. `swap`: the other comes first."""
+        """`ops.<op>` of this term and another, or a number, in this term's dtype.
+
+        `swap`: the other comes first."""
         if self.dtype is torch.bool:
             op = BOOL_ARITHMETIC.get(op, op)
 
@@ -64,7 +69,8 @@ class Term:
         return self.result(op, [self.value])
 
     def result(self, op: str, operands: list[Value]) -> "Term":
-        """What an operation gives: a bool for those that answer a question, else this term's dtype."""
+        """What an operation gives: a bool for those that answer a question, else this term's
+        dtype."""
         value = getattr(self.ops, op)(*operands)
         return Term(self.ops, value, torch.bool if op in BOOLEAN else self.dtype)
 
@@ -127,7 +133,8 @@ class Term:
 
 
 def in_double(ops: Handler, formula: sympy.Expr) -> Value:
-    """A floating-point number that is computed of sizes, in double precision as Python computes it."""
+    """A floating-point number that is computed of sizes, in double precision as Python computes
+    it."""
     if formula.is_number:
         return ops.constant(float(formula), torch.float64)
     if formula.is_integer:
@@ -151,7 +158,8 @@ REAL_OPERATIONS: tuple[tuple[Any, str], ...] = (
 """What Python's arithmetic on floats is in torch's formulas, and here."""
 
 Compute = Literal["result", "operands", "own"]
-"""In which dtype an element is computed: the result's (halves: float32), what the operands promote to, or each its own."""
+"""In which dtype an element is computed: the result's (halves: float32), what the operands promote
+to, or each its own."""
 
 
 class Formula(NamedTuple):
@@ -159,12 +167,14 @@ class Formula(NamedTuple):
 
     function: Callable[..., Term]
     compute: Compute = "result"
-    # True if eager rounds a number beside halves (float16, bfloat16) to their dtype before it computes
+    # True if eager rounds a number beside halves (float16, bfloat16) to their dtype before it
+    # computes
     rounds_numbers: bool = False
 
 
 POINTWISE: dict[str, Formula] = {}
-"""By the name of the operator; all its overloads (Tensor, Scalar, ...) are alike, since a number lifts to a term."""
+"""By the name of the operator; all its overloads (Tensor, Scalar, ...) are alike, since a number
+lifts to a term."""
 
 Function = TypeVar("Function", bound=Callable[..., Term])
 
@@ -195,7 +205,8 @@ def two_operands(op: str, x: Term, y: Any) -> Term:
 
 
 def second_of_equals(op: str, x: Term, y: Any) -> Term:
-    """maximum and minimum: of two equals, 0.0 and -0.0, torch gives the second, and `ops` the first."""
+    """maximum and minimum: of two equals, 0.0 and -0.0, torch gives the second, and `ops` the
+    first."""
     return x.binary(op, y, swap=True)
 
 
@@ -233,7 +244,9 @@ def sub(x: Term, y: Any, alpha: Any = 1) -> Term:
 
 
 def dividend(x: Any, y: Any) -> Term:
-    """`x`, which is to be divided by `y`, as a term. Raises `NoLoopForm` where `y` may be an integer 0."""
+    """`x`, which is to be divided by `y`, as a term.
+
+    Raises `NoLoopForm` where `y` may be an integer 0."""
     if isinstance(y, Term):
         x = y.like(x)  # 7 // y
     if x.dtype.is_floating_point:
@@ -297,7 +310,8 @@ def power(x: Any, exponent: Any) -> Term:
 
 
 def half_power(x: Any, exponent: Any) -> Term:
-    """Of float16 numbers, on the CPU: a root is no special case of torch's there, and differs for -0.0 and -inf."""
+    """Of float16 numbers, on the CPU: a root is no special case of torch's there, and differs for
+    -0.0 and -inf."""
     return x**exponent if exponent in (0.5, -0.5) else power(x, exponent)
 
 
@@ -317,7 +331,9 @@ def sign(x: Term) -> Term:
 
 
 def bound(x: Term, number: Any) -> Any:
-    """A bound that x's dtype cannot hold is none from torch 2.15 on. (Before, -1 of unsigned numbers is 255.)"""
+    """A bound that x's dtype cannot hold is none from torch 2.15 on.
+
+    (Before, -1 of unsigned numbers is 255.)"""
     is_number = isinstance(number, (int, float)) and not isinstance(number, bool)
     whole_numbers = not x.dtype.is_floating_point and x.dtype is not torch.bool
     if not (BOUNDS_SATURATE and is_number and whole_numbers):
@@ -329,7 +345,8 @@ def bound(x: Term, number: Any) -> Any:
 
 @formula()
 def clamp(x: Term, min: Any = None, max: Any = None) -> Term:
-    """Where x is equal to a bound that is a number, it stays (-0.0 does); of a tensor of bounds torch takes the bound."""
+    """Where x is equal to a bound that is a number, it stays (-0.0 does); of a tensor of bounds
+    torch takes the bound."""
     low, high = bound(x, min), bound(x, max)
     if low is not None:
         x = x.binary("maximum", low, swap=isinstance(low, Term))

@@ -3,9 +3,10 @@
 In:  the `Lowering`, the FX node, and the node's arguments.
 Out: a `View` of a new buffer, whose loop reads each element at another index than it writes.
 
-Such a rule is only arithmetic on the index: `flip` reads at `size - 1 - i`, `cat` asks which part `i` lies in, `x[rows]`
-reads `rows` first and then `x` there (`ops.indirect`).
-In PyTorch: `torch/_inductor/lowering.py` (`pointwise_cat`, `constant_pad_nd`, `rev`, `gather`, `index_impl`).
+Such a rule is only arithmetic on the index: `flip` reads at `size - 1 - i`, `cat` asks which part
+`i` lies in, `x[rows]` reads `rows` first and then `x` there (`ops.indirect`).
+In PyTorch: `torch/_inductor/lowering.py` (`pointwise_cat`, `constant_pad_nd`, `rev`, `gather`,
+`index_impl`).
 """
 
 import operator
@@ -97,7 +98,8 @@ def cat(low: Lowering, node: fx.Node, tensors: Sequence[View], dim: int = 0) -> 
 def constant_pad_nd(
     low: Lowering, node: fx.Node, x: View, pad: Sequence[int], value: Any = 0
 ) -> View:
-    """`pad` counts dimensions from the last: (left, right) of the last, (left, right) of the one before, ..."""
+    """`pad` counts dimensions from the last: (left, right) of the last, (left, right) of the one
+    before, ..."""
     # Every second number, from the last backwards: so they stand in the order of the dimensions.
     untouched = [0] * (len(x.shape) - len(pad) // 2)
     left = [*untouched, *pad[-2::-2]]
@@ -147,7 +149,8 @@ def scatter_slice(
     end: Any = None,
     step: int = 1,
 ) -> View:
-    """`x` with a slice (or one index) of dimension `dim` taken from `part`: what `x[1:3] = part` becomes."""
+    """`x` with a slice (or one index) of dimension `dim` taken from `part`: what `x[1:3] = part`
+    becomes."""
     if step != 1:
         raise NoLoopForm("a slice with a step written into a tensor runs as torch's own operator")
 
@@ -202,7 +205,8 @@ def gather(low: Lowering, node: fx.Node, x: View, dim: int, indices: View, **_: 
 def index_tensor(
     low: Lowering, node: fx.Node, x: View, indices: Sequence[View | None], wrap: bool = True
 ) -> View:
-    """`x[i, :, j]`: indices broadcast to one block of dimensions, where the first was; in front if others lie between (NumPy)."""
+    """`x[i, :, j]`: indices broadcast to one block of dimensions, where the first was; in front if
+    others lie between (NumPy)."""
     given = {d: i for d, i in enumerate(indices) if i is not None}
     if any(i.dtype not in (torch.int64, torch.int32) for i in given.values()):
         raise NoLoopForm(

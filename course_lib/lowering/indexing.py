@@ -3,8 +3,10 @@
 In:  shapes, strides, formulas over loop symbols.
 Out: flat indices taken apart (`Linear`), and put back into positions (`unflatten`).
 
-A flat index is nearly always a sum of loop symbols times strides, `768*i0 + i1`: `Linear` holds it as numbers.
-In PyTorch: `torch/_inductor/sizevars.py` (`stride_vars`, `simplify_with_ranges`), `torch/_inductor/dependencies.py`.
+A flat index is nearly always a sum of loop symbols times strides, `768*i0 + i1`: `Linear` holds it
+as numbers.
+In PyTorch: `torch/_inductor/sizevars.py` (`stride_vars`, `simplify_with_ranges`),
+`torch/_inductor/dependencies.py`.
 """
 
 import operator
@@ -25,7 +27,8 @@ ZERO = sympy.Integer(0)
 
 @cache
 def loop_symbols(letter: str, count: int) -> tuple[sympy.Symbol, ...]:
-    """i0, i1, ...: the loop variables of a node (letter "i") and what a reduction runs over (letter "j")."""
+    """i0, i1, ...: the loop variables of a node (letter "i") and what a reduction runs over (letter
+    "j")."""
     return tuple(sympy.Symbol(f"{letter}{n}", integer=True, nonnegative=True) for n in range(count))
 
 
@@ -37,7 +40,9 @@ def contiguous(shape: Sequence[Any]) -> tuple[Any, ...]:
 
 
 class Linear(NamedTuple):
-    """`constant` + Σ coefficient·atom. An atom is a loop symbol or an opaque expression. What memory holds is constant."""
+    """`constant` + Σ coefficient·atom.
+
+    An atom is a loop symbol or an opaque expression. What memory holds is constant."""
 
     terms: tuple[tuple[sympy.Expr, Any], ...] = ()
     constant: Any = 0
@@ -119,7 +124,9 @@ def by_name(term: tuple[sympy.Expr, Any]) -> str:
 
 @lru_cache(2**16)
 def written(atom: sympy.Expr) -> str:
-    """An opaque expression as text. (It takes sympy long, and the same few come again and again.)"""
+    """An opaque expression as text.
+
+    (It takes sympy long, and the same few come again and again.)"""
     return str(atom)
 
 
@@ -141,10 +148,12 @@ def unflatten(
     shape: Sequence[int],
     stride: Sequence[int],
 ) -> tuple[sympy.Expr, ...]:
-    """The index into a tensor of this shape and stride whose element lies at `flat`: the inverse of `linear_index`.
+    """The index into a tensor of this shape and stride whose element lies at `flat`: the inverse of
+    `linear_index`.
 
-    `extent` says how far each symbol of `flat` counts. Each term goes, like a digit, to the dimension whose stride it is a
-    multiple of: 768*i0 + i1 is [i0, i1] in a tensor with strides [768, 1], if i1 < 768. Uneven digits take // and %.
+    `extent` says how far each symbol of `flat` counts. Each term goes, like a digit, to the
+    dimension whose stride it is a multiple of: 768*i0 + i1 is [i0, i1] in a tensor with strides
+    [768, 1], if i1 < 768. Uneven digits take // and %.
     """
     if any(same(size, 0) for size in shape):
         return (ZERO,) * len(shape)
@@ -175,7 +184,8 @@ def divided_digits(flat: sympy.Expr, dims: Sequence[Dimension]) -> list[sympy.Ex
 def even_digits(
     linear: Linear, extent: Mapping[sympy.Symbol, int], dims: Sequence[Dimension]
 ) -> list[sympy.Expr] | None:
-    """The index for each of `dims` (in falling order of stride), or None if some term straddles two."""
+    """The index for each of `dims` (in falling order of stride), or None if some term straddles
+    two."""
     index: list[Any] = [0] * len(dims)
     largest = [0] * len(dims)
     constant = linear.constant

@@ -6,9 +6,11 @@ A program is a list of nodes, each of which writes one or more *buffers*:
     Reduction      for each index: out[index] = combine over rindex of inner(index, rindex)
     ExternKernel   a library call (GEMM, convolution, whatever has no lowering)
 
-A *view* costs nothing: it is a buffer read with other strides. Since the graph is functional (no aliasing, no mutation), and each
-buffer has the layout that eager would give it, a view op is just the (shape, stride, offset) that torch computed on fake tensors.
-In PyTorch: `torch/_inductor/ir.py`, where for views and mutation a `TensorBox` holds a `StorageBox`, which holds the data.
+A *view* costs nothing: it is a buffer read with other strides. Since the graph is functional (no
+aliasing, no mutation), and each buffer has the layout that eager would give it, a view op is just
+the (shape, stride, offset) that torch computed on fake tensors.
+In PyTorch: `torch/_inductor/ir.py`, where for views and mutation a `TensorBox` holds a
+`StorageBox`, which holds the data.
 """
 
 import math
@@ -53,7 +55,9 @@ class Buffer:
 
     @property
     def nbytes(self) -> int:
-        """Bytes of the elements (broadcast dimensions counted in full). Of a symbolic size: in the call that is compiled."""
+        """Bytes of the elements (broadcast dimensions counted in full).
+
+        Of a symbolic size: in the call that is compiled."""
         return hint(self.numel) * self.dtype.itemsize
 
     def lies_like(self, other: "Buffer") -> bool:
@@ -90,7 +94,8 @@ class View:
         return same((*self.shape, *self.stride, self.offset), (*buffer.shape, *buffer.stride, 0))
 
     def load(self, ops: Handler, index: Index) -> Value:
-        """The element at `index`; an index of lower rank, or into a dimension of size 1, broadcasts."""
+        """The element at `index`; an index of lower rank, or into a dimension of size 1,
+        broadcasts."""
         index = self.broadcast(index)
         if isinstance(ops, Inline):
             return self.load_inlined(ops, index)
@@ -132,7 +137,8 @@ class View:
 
 @dataclass(frozen=True, eq=False)
 class Lazy(View):
-    """A tensor that needs no memory (`full`, `arange`, masks): `inner` computes it at each use, `buffer` is its layout."""
+    """A tensor that needs no memory (`full`, `arange`, masks): `inner` computes it at each use,
+    `buffer` is its layout."""
 
     inner: Callable[[Handler, Index], Value] = field(kw_only=True)
 
@@ -142,7 +148,8 @@ class Lazy(View):
 
 @dataclass(eq=False)
 class Loops:
-    """What `Pointwise` and `Reduction` have in common: a body, run at every index of `ranges`, that writes one buffer."""
+    """What `Pointwise` and `Reduction` have in common: a body, run at every index of `ranges`, that
+    writes one buffer."""
 
     buffer: Buffer
     ranges: tuple[int, ...]
@@ -164,7 +171,8 @@ class Loops:
         return loop_symbols("i", len(self.ranges)), loop_symbols("j", len(self.reduced))
 
     def value(self, ops: Handler, index: Index, rindex: Index) -> Value:
-        """Run the body under a handler: the value at `index` (for a reduction: what is to be combined)."""
+        """Run the body under a handler: the value at `index` (for a reduction: what is to be
+        combined)."""
         if self.reduced:
             return self.inner(ops, index, rindex)
         return self.inner(ops, index)
@@ -185,7 +193,8 @@ class Pointwise(Loops):
 
 @dataclass
 class Inline:
-    """The handler that computes elements of `producers` again instead of loading them; the rest is `ops`'s."""
+    """The handler that computes elements of `producers` again instead of loading them; the rest is
+    `ops`'s."""
 
     ops: Handler
     producers: Mapping[str, Pointwise]
@@ -198,17 +207,19 @@ class Inline:
 class Reduction(Loops):
     """out[index] = `kind` over rindex of inner(ops, index, rindex).
 
-    `ranges` are the sizes of the dimensions that are kept, `reduced` those of the dimensions that vanish. At least one of the latter
-    is larger than 1. With `keepdim`, `buffer` still has the reduced dimensions, with size 1.
+    `ranges` are the sizes of the dimensions that are kept, `reduced` those of the dimensions that
+    vanish. At least one of the latter is larger than 1. With `keepdim`, `buffer` still has the
+    reduced dimensions, with size 1.
 
-    The accumulator's last value is converted to the dtype of the buffer. max and min pass nan on. argmax and argmin give the first
-    place of several."""
+    The accumulator's last value is converted to the dtype of the buffer. max and min pass nan on.
+    argmax and argmin give the first place of several."""
 
     # A name in `reduction_kinds.KINDS`: sum, prod, max, min, any, all, argmax, argmin
     kind: str
     # Of the accumulator: float32 for float16 and bfloat16 input, int64 for integer sums
     accumulate: torch.dtype
-    # max and min of values that are equal and yet differ (0.0 and -0.0): True takes the last one, False the first
+    # max and min of values that are equal and yet differ (0.0 and -0.0): True takes the last one,
+    # False the first
     last_of_equals: bool = False
     # The first half of a reduction that was split for a GPU
     partial: bool = False
@@ -222,7 +233,9 @@ class Reduction(Loops):
 
 
 class Product(Reduction):
-    """A matrix product as loops: a sum over k of a[batch, m, k] * b[batch, k, n]. (`scheduling.products` makes them)"""
+    """A matrix product as loops: a sum over k of a[batch, m, k] * b[batch, k, n].
+
+    (`scheduling.products` makes them)"""
 
 
 LoopNode = Pointwise | Reduction
@@ -259,7 +272,8 @@ class ExternKernel:
 
     @property
     def acts(self) -> bool:
-        """True if the call does more than compute: it draws random numbers, is the user's own, or only checks its arguments."""
+        """True if the call does more than compute: it draws random numbers, is the user's own, or
+        only checks its arguments."""
         return effects.draws(self.op) or effects.is_own(self.op) or not self.buffers
 
     @property

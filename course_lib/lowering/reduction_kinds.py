@@ -2,8 +2,8 @@
 
 In:  the name of a kind: "sum", "argmax", ...
 Out: its `ReductionKind`. `KINDS` is the table of all eight.
-In PyTorch: `torch/_inductor/ir.py` (`REDUCTION_COMBINE_FN`, `Reduction.default_accumulator`) and, for C++,
-`torch/_inductor/codegen/cpp.py` (`reduction_init`, `reduction_combine`).
+In PyTorch: `torch/_inductor/ir.py` (`REDUCTION_COMBINE_FN`, `Reduction.default_accumulator`) and,
+for C++, `torch/_inductor/codegen/cpp.py` (`reduction_init`, `reduction_combine`).
 
 There are three families:
 
@@ -11,9 +11,10 @@ There are three families:
     the best one                max, min                `value > total`: then `total = value`; NaN is better than all
     where the best one is       argmax, argmin          as above, and the position is the result
 
-A new kind of one of these families is one more row. A kind that keeps more than one number (logsumexp: a maximum and a sum)
-would be a fourth family: `codegen/accumulators.py`, `codegen/plan.py`, `codegen/triton_reductions.py`,
-`scheduling/split.py` and `viz/evaluator.py` ask which family a kind is of.
+A new kind of one of these families is one more row. A kind that keeps more than one number
+(logsumexp: a maximum and a sum) would be a fourth family: `codegen/accumulators.py`,
+`codegen/plan.py`, `codegen/triton_reductions.py`, `scheduling/split.py` and `viz/evaluator.py` ask
+which family a kind is of.
 """
 
 from dataclasses import dataclass
@@ -24,16 +25,21 @@ import torch
 
 @dataclass(frozen=True)
 class ReductionKind:
-    """All that lowering, the scheduler, the printers and the evaluator need to know about one kind."""
+    """All that lowering, the scheduler, the printers and the evaluator need to know about one
+    kind."""
 
     name: str
     """Also the method of a NumPy array that does it: `array.sum()`, `array.argmax()`."""
 
     operator: str = ""
-    """How C++, OpenMP and Triton combine two values, "+". Empty where the better of two values stays."""
+    """How C++, OpenMP and Triton combine two values, "+".
+
+    Empty where the better of two values stays."""
 
     better: Literal["", ">", "<"] = ""
-    """The comparison that a value must win against the best one so far. Empty where an operator combines."""
+    """The comparison that a value must win against the best one so far.
+
+    Empty where an operator combines."""
 
     neutral: Literal[0, 1, None] = None
     """What an operator starts with: it changes nothing."""
@@ -45,7 +51,9 @@ class ReductionKind:
     """True if the result is the position of the best value, not the value."""
 
     is_logical: bool = False
-    """True if it combines truth values. They are gathered as int, which vectorises where bool does not."""
+    """True if it combines truth values.
+
+    They are gathered as int, which vectorises where bool does not."""
 
     grows: bool = False
     """True if the result may not fit the dtype of the values: integers are gathered as int64."""

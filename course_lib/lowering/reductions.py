@@ -3,8 +3,10 @@
 In:  calls of `sum`, `mean`, `var_mean`, `argmax`, ...
 Out: `Reduction` nodes, each of which keeps some dimensions and combines over the others.
 
-What has two parts (`mean` divides, `var` needs the mean first) becomes several nodes that the scheduler makes one kernel again.
-In PyTorch: `torch/_inductor/lowering.py`, `make_reduction` and `var_mean_helper_` (there with Welford's one-pass update).
+What has two parts (`mean` divides, `var` needs the mean first) becomes several nodes that the
+scheduler makes one kernel again.
+In PyTorch: `torch/_inductor/lowering.py`, `make_reduction` and `var_mean_helper_` (there with
+Welford's one-pass update).
 """
 
 import math
@@ -89,7 +91,9 @@ def operand_dtype(kind: ReductionKind, x: View, like: torch.Tensor) -> torch.dty
 def one_reduction(
     low: Lowering, node: fx.Node, x: View, dims: Dims = None, keepdim: bool = False, **dtype: Any
 ) -> View:
-    """The reductions that are one loop. `keepdim` and `dtype` are not needed: the node's value on fakes shows them."""
+    """The reductions that are one loop.
+
+    `keepdim` and `dtype` are not needed: the node's value on fakes shows them."""
     name = name_of(node)
     kind = KINDS[SAME_KIND.get(name, name)]
 
@@ -98,8 +102,8 @@ def one_reduction(
     if kind.is_logical and isinstance(dims, Sequence) and not dims:
         raise NoLoopForm("reducing no dimension at all runs as torch's own operator")
 
-    # `x.max()` and `x.min()` of a whole tensor: eager gives the last of equal values, at least where the number of elements
-    # is a power of two.
+    # `x.max()` and `x.min()` of a whole tensor: eager gives the last of equal values, at least
+    # where the number of elements # is a power of two.
     of_all = node.target in (aten.max.default, aten.min.default)
     dims = dimensions(x, dims)
     return reduce(low, node, x, dims, kind, node.meta["val"], last_of_equals=of_all)
@@ -189,7 +193,9 @@ def var_mean(
     correction: float | None = None,
     keepdim: bool = False,
 ) -> View | tuple[View, View]:
-    """Two passes: the mean, then the squared distances from it. (One pass, E[x²] - E[x]², cancels where the mean is large.)"""
+    """Two passes: the mean, then the squared distances from it.
+
+    (One pass, E[x²] - E[x]², cancels where the mean is large.)"""
     if not x.dtype.is_floating_point:
         raise NoLoopForm("of integers there is no variance in torch: its own operator says so")
 

@@ -3,7 +3,8 @@
 In:  calls of operators (or of torch's functions) while a graph is traced.
 Out: smaller operators that give eager's values, in eager's order, and raise where eager raises.
 
-Each docstring names the difference. In PyTorch: `torch/_decomp/decompositions.py`, `torch/_refs`, `torch/_meta_registrations.py`.
+Each docstring names the difference. In PyTorch: `torch/_decomp/decompositions.py`, `torch/_refs`,
+`torch/_meta_registrations.py`.
 """
 
 import math
@@ -32,7 +33,9 @@ def vector_norm(
 
 @decomposes(aten.bernoulli_.float)
 def bernoulli_(x: Tensor, p: float = 0.5, **generator: Any) -> Any:
-    """Eager draws in the order of memory. So does this overload; the one that functionalization would take does not."""
+    """Eager draws in the order of memory.
+
+    So does this overload; the one that functionalization would take does not."""
     if x.is_contiguous():
         return NotImplemented
     return x.copy_(aten.bernoulli.Tensor(x, torch.tensor(p, dtype=torch.float64), **generator))
@@ -40,7 +43,8 @@ def bernoulli_(x: Tensor, p: float = 0.5, **generator: Any) -> Any:
 
 @decomposes(aten.pow.Tensor_Scalar)
 def power(x: Tensor, y: Any) -> Any:
-    """A bool to the power of a bool is a bool, where torch's fake tensors take the result for int64."""
+    """A bool to the power of a bool is a bool, where torch's fake tensors take the result for
+    int64."""
     if x.dtype is torch.bool and isinstance(y, bool):
         return x | (not y)
     return whole_power(x, y)
@@ -48,7 +52,8 @@ def power(x: Tensor, y: Any) -> Any:
 
 @decomposes(aten.pow_.Scalar)
 def whole_power(x: Tensor, y: Any) -> Any:
-    """Raise for integers to a negative integer power, as eager does. torch's fake tensors do not."""
+    """Raise for integers to a negative integer power, as eager does. torch's fake tensors do
+    not."""
     whole = not (x.is_floating_point() or x.is_complex())
     if whole and isinstance(y, int) and y < 0:
         raise RuntimeError("Integers to negative integer powers are not allowed.")
@@ -57,7 +62,9 @@ def whole_power(x: Tensor, y: Any) -> Any:
 
 @decomposes(torch.nn.functional.one_hot)
 def one_hot(classes: Tensor, num_classes: int = -1) -> Tensor:
-    """While torch traces, it does not look at the classes. Eager refuses those that are not there."""
+    """While torch traces, it does not look at the classes.
+
+    Eager refuses those that are not there."""
     # Without a number there are as many as the data says.
     if num_classes >= 0:
         refuse((classes < 0) | (classes >= num_classes), "one_hot")
@@ -78,12 +85,15 @@ decomposes(torch.nanquantile, Tensor.nanquantile)(partial(quantile, torch.nanqua
 
 
 def refuse(wrong: Tensor, name: str) -> None:
-    """Raise if any element of `wrong` is true. (This check can be recorded, and a GPU survives it. Eager then says what is wrong.)"""
+    """Raise if any element of `wrong` is true.
+
+    (This check can be recorded, and a GPU survives it. Eager then says what is wrong.)"""
     aten._linalg_check_errors(wrong.any().to(torch.int32), name, is_matrix=True)
 
 
 def interpolation(packet: Any, copies: Callable[[int, int], bool]) -> dict[Any, Decomposition]:
-    """Interpolation whose factor does not count in a dimension where `copies(size, new size)`: eager looks at the sizes first."""
+    """Interpolation whose factor does not count in a dimension where `copies(size, new size)`:
+    eager looks at the sizes first."""
     torchs = get_decompositions([packet.default])[packet.default]
 
     def to_sizes(x: Tensor, sizes: Sequence[int], *more: Any) -> Tensor:
@@ -109,15 +119,17 @@ def interpolation(packet: Any, copies: Callable[[int, int], bool]) -> dict[Any, 
 
 
 def same_or_twice(old: int, new: int) -> bool:
-    """The sizes at which eager's nearest2d copies: unchanged, or doubled (the element is then `i // 2`)."""
+    """The sizes at which eager's nearest2d copies: unchanged, or doubled (the element is then
+    `i // 2`)."""
     return new in (old, 2 * old)
 
 
 def register_interpolations() -> None:
-    """Register the interpolations for which eager on a CPU has a shortcut at some sizes: it copies elements.
+    """Register the interpolations for which eager on a CPU has a shortcut at some sizes: it copies
+    elements.
 
-    These are nearest in two dimensions (not in one, nor in three), and the linear ones. torch's decompositions compute
-    the place of an element there, by a factor that rounds.
+    These are nearest in two dimensions (not in one, nor in three), and the linear ones. torch's
+    decompositions compute the place of an element there, by a factor that rounds.
     (`aten/src/ATen/native/UpSample.h`: `nearest_idx`, `compute_source_index_and_lambda`)
     """
     by_operator = interpolation(aten.upsample_nearest2d, same_or_twice)

@@ -1,12 +1,17 @@
-"""Random numbers as a formula: the n-th number of a seed is the same whoever asks for it, when, and how often.
+"""Random numbers as a formula: the n-th number of a seed is the same whoever asks for it, when, and
+how often.
 
-In:  dropout, `bernoulli` and `rand` while a graph is traced with `options={"fallback_random": False}`.
-Out: one seed for a graph, drawn by torch's generator in each call; and the operator `course_lib.random(seed, first, size)`.
+In:  dropout, `bernoulli` and `rand` while a graph is traced with
+     `options={"fallback_random": False}`.
+Out: one seed for a graph, drawn by torch's generator in each call; and the operator
+     `course_lib.random(seed, first, size)`.
 
-torch's generator is a sequence: to draw again, backward would have to go back to where forward stood. A formula melts into the
-kernel around it and is simply computed again: a dropout keeps 8 bytes for backward, not a mask. Eager's other numbers are the
-default. It is Philox-4x32-10 (Salmon et al., "Parallel random numbers: as easy as 1, 2, 3", 2011), as in `tl.rand`.
-In PyTorch: `torch/_inductor/fx_passes/replace_random.py`, `torch/_inductor/inductor_prims.py` (`inductor_random`).
+torch's generator is a sequence: to draw again, backward would have to go back to where forward
+stood. A formula melts into the kernel around it and is simply computed again: a dropout keeps 8
+bytes for backward, not a mask. Eager's other numbers are the default. It is Philox-4x32-10 (Salmon
+et al., "Parallel random numbers: as easy as 1, 2, 3", 2011), as in `tl.rand`.
+In PyTorch: `torch/_inductor/fx_passes/replace_random.py`, `torch/_inductor/inductor_prims.py`
+(`inductor_random`).
 """
 
 import math
@@ -34,7 +39,8 @@ ROUNDS = 10
 
 
 def philox(seed: Tensor, n: Tensor) -> Tensor:
-    """Numbers in [0, 1) of float32: those at places `n` (int64) of the seed (int64, a single one)."""
+    """Numbers in [0, 1) of float32: those at places `n` (int64) of the seed (int64, a single
+    one)."""
     key, key2 = seed & LOW, seed >> 32 & LOW
     a, b = n & LOW, n >> 32 & LOW
     c, d = torch.zeros_like(n), torch.zeros_like(n)
@@ -47,7 +53,8 @@ def philox(seed: Tensor, n: Tensor) -> Tensor:
         a, b, c, d = high_q ^ b ^ key, q & LOW, high_p ^ d ^ key2, p & LOW
         key, key2 = key + 0x9E3779B9 & LOW, key2 + 0xBB67AE85 & LOW
 
-    # As `tl.rand`: the 32 bits as a signed number, its magnitude times 2**-31. The factor is rounded down, so that 1 is not reached.
+    # As `tl.rand`: the 32 bits as a signed number, its magnitude times 2**-31. The factor is
+    # rounded down, so that 1 is not reached.
     magnitude = torch.where(a >> 31 == 0, a, LOW - a)
     return magnitude.float() * 4.6566127342e-10
 
@@ -72,7 +79,8 @@ def random_loop(low: Lowering, node: fx.Node, seed: View, first: int, size: Sequ
 
 
 def uniform(like: Tensor) -> Tensor:
-    """As many numbers as `like` has elements: the next of the seed that the graph being traced has for this device."""
+    """As many numbers as `like` has elements: the next of the seed that the graph being traced has
+    for this device."""
     # Device → its seed, and how many were drawn
     drawn = vars(get_proxy_mode().tracer).setdefault("drawn", {})
     if like.device not in drawn:
@@ -130,4 +138,5 @@ PHILOX: dict[Any, Callable[..., Any]] = {
     aten.bernoulli_.Tensor: bernoulli_,
     aten.native_dropout.default: native_dropout,
 }
-"""Decompositions of what draws most. What asks for a generator of its own, and what is not here (`randn`), draws from torch's."""
+"""Decompositions of what draws most. What asks for a generator of its own, and what is not here
+(`randn`), draws from torch's."""
