@@ -1,11 +1,13 @@
 """`FusedKernel`: loops that run together, ready to be printed.
 
 In:  loop nodes that the scheduler put together, in program order.
-Out: one iteration space (`loops`: rows, then columns) and one `Step` per node that says how the node's index is made from it.
+Out: one iteration space (`loops`: rows, then columns) and one `Step` per node that says how the
+     node's index is made from it.
 
-Dimensions that are kept are rows, those that are reduced are columns. A step without columns (`rsqrt`) runs once a row. A sum
-over rows is added up while the rows are walked.
-In PyTorch: `torch/_inductor/scheduler.py`, `FusedSchedulerNode`, and `codegen/simd.py`, `SIMDKernel` (numel, rnumel).
+Dimensions that are kept are rows, those that are reduced are columns. A step without columns
+(`rsqrt`) runs once a row. A sum over rows is added up while the rows are walked.
+In PyTorch: `torch/_inductor/scheduler.py`, `FusedSchedulerNode`, and `codegen/simd.py`,
+`SIMDKernel` (numel, rnumel).
 """
 
 from collections.abc import Collection
@@ -20,7 +22,8 @@ from course_lib.lowering.ops import Handler, Value
 
 Kind = Literal["row", "column"]
 Level = Literal["row", "column", "across"]
-"""How often a step runs: once a row; for each column (or it reduces over them); for each column, summing rows."""
+"""How often a step runs: once a row; for each column (or it reduces over them); for each column,
+summing rows."""
 
 
 class Loop(NamedTuple):
@@ -60,7 +63,8 @@ class Nest:
 
 @dataclass(frozen=True)
 class Step:
-    """One node inside a kernel: its `index` (and a reduction's `rindex`) in terms of the kernel's loop symbols."""
+    """One node inside a kernel: its `index` (and a reduction's `rindex`) in terms of the kernel's
+    loop symbols."""
 
     node: LoopNode
     index: tuple[sympy.Expr, ...]
@@ -81,15 +85,19 @@ class Step:
         return self.node.place(self.index)
 
     def value(self, ops: Handler) -> Value:
-        """Run the node's body under a handler: the value at this index (for a reduction: what is to be combined)."""
+        """Run the node's body under a handler: the value at this index (for a reduction: what is to
+        be combined)."""
         return self.node.value(ops, self.index, self.rindex)
 
 
 @dataclass(eq=False)
 class FusedKernel(Nest):
-    """Loops that run as one kernel. `stores` are the names of the buffers that must reach memory: others read them or the graph
-    returns them. Another that a step writes lives only in registers. A load of a buffer that an earlier step wrote is served by
-    that step's value; the scheduler only groups steps where both use the same index (or the step is a row-level one)."""
+    """Loops that run as one kernel.
+
+    `stores` are the names of the buffers that must reach memory: others read them or the graph
+    returns them. Another that a step writes lives only in registers. A load of a buffer that an
+    earlier step wrote is served by that step's value; the scheduler only groups steps where both
+    use the same index (or the step is a row-level one)."""
 
     name: str
     loops: tuple[Loop, ...]

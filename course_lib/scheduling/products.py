@@ -1,10 +1,13 @@
-"""Matrix products as loops, so that what is done to a result can be done before it leaves registers.
+"""Matrix products as loops, so that what is done to a result can be done before it leaves
+registers.
 
 In:  a call of `mm`, `addmm`, `bmm` or `baddbmm` (`ExternKernel`).
 Out: nodes that do the same: a `Product`, and a loop that adds the bias.
 
-A product is one more reduction, for each row m and column n a sum over k, to all but the Triton printer, which has `tl.dot`.
-In PyTorch: `torch/_inductor/kernel/mm.py`, `torch/_inductor/select_algorithm.py` (`TritonTemplate`).
+A product is one more reduction, for each row m and column n a sum over k, to all but the Triton
+printer, which has `tl.dot`.
+In PyTorch: `torch/_inductor/kernel/mm.py`, `torch/_inductor/select_algorithm.py`
+(`TritonTemplate`).
 """
 
 from dataclasses import replace
@@ -20,12 +23,16 @@ PRODUCTS = (aten.mm.default, aten.addmm.default, aten.bmm.default, aten.baddbmm.
 
 
 def allows_tf32() -> bool:
-    """May a product round float32 to ten binary digits? (A GPU has no instructions for products of whole ones.)"""
+    """May a product round float32 to ten binary digits?
+
+    (A GPU has no instructions for products of whole ones.)"""
     return bool(torch._C._get_fp32_precision_getter("cuda", "matmul") == "tf32")
 
 
 def is_product(node: Node, codegen: str) -> bool:
-    """Is this a call that a GPU's tensor cores can do? In Triton's interpreter float32 is one too."""
+    """Is this a call that a GPU's tensor cores can do?
+
+    In Triton's interpreter float32 is one too."""
     if not isinstance(node, ExternKernel) or node.op not in PRODUCTS or node.kwargs:
         return False
 
@@ -46,7 +53,9 @@ def is_product(node: Node, codegen: str) -> bool:
 
 
 def as_loops(node: ExternKernel) -> list[Node]:
-    """What the call computes as a `Product`, and a loop after it if something is added. Both in float32 until the end."""
+    """What the call computes as a `Product`, and a loop after it if something is added.
+
+    Both in float32 until the end."""
     *bias, a, b = node.args
     (out,) = node.buffers
     label = node.op.overloadpacket.__name__

@@ -6,8 +6,8 @@ Out: a `Schedule`: `FusedKernel`s and `ExternKernel`s in order, with every decis
 
 1. Nodes that nobody needs are removed (`live_nodes`).
 2. Each node becomes a group. Pairs of groups are fused, the pair that saves most first
-   (`scheduling.merging`). `can_fuse` says what is worth it. That a pair is legal, and that no kernel
-   runs before one that it needs, is checked.
+   (`scheduling.merging`). `can_fuse` says what is worth it. That a pair is legal, and that no
+   kernel runs before one that it needs, is checked.
 3. Cheap loops that could not be fused are computed inside the loops that read them
    (`scheduling.inlining`), and it all starts once more.
 
