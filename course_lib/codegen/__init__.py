@@ -1,17 +1,22 @@
-"""Kernels as source text, C++ for a CPU and Triton for a GPU, and the Python program that calls them.
+"""Kernels as source text, C++ for a CPU and Triton for a GPU, and the Python program that calls
+them.
 
-In:  a `Schedule` and the memory plan. Out: a `KernelSource` for each kernel, and the source of the program around them.
+In:  a `Schedule` and the memory plan. Out: a `KernelSource` for each kernel, and the source of the
+     program around them.
 
 Read in this order:
 
     loops.py                     which step of a kernel runs in which pass over its loops
     printer.py                   trees become lines: what both languages have in common
-    plan.py, cpp.py              C++: what a kernel will look like is decided first, and then printed
+    plan.py, cpp.py              C++: what a kernel will look like is decided first, and then
+                                 printed
     triton_plan.py, triton.py    the same for Triton
-    cpp_ops.py, triton_ops.py    how one operation is spelled, and which dtypes there are (`STORED`, `POINTERS`)
+    cpp_ops.py, triton_ops.py    how one operation is spelled, and which dtypes there are (`STORED`,
+                                 `POINTERS`)
     wrapper.py                   the program around the kernels
 
-`accumulators.py` and `triton_reductions.py` write reductions, `tilings.py` has the tiles of a Triton kernel, and `streamed.py`
-writes the kernels of attention. Building and starting what is written here: `course_lib.runtime`.
+`accumulators.py` and `triton_reductions.py` write reductions, `tilings.py` has the tiles of a
+Triton kernel, and `streamed.py` writes the kernels of attention. Building and starting what is
+written here: `course_lib.runtime`.
 In PyTorch: `torch/_inductor/codegen/` (`cpp.py`, `triton.py`, `wrapper.py`, `common.py`).
 """

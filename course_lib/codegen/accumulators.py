@@ -3,8 +3,8 @@
 In:  a kind of reduction (`lowering.reduction_kinds`) and the dtype to gather it in.
 Out: the variables with their first values, the lines that take a value in, and the result as text.
 
-A `max` needs two variables: `a > b ? a : b` loses NaN, so a flag remembers it; for OpenMP both are plain reductions. An `argmax`
-needs the best value and its place.
+A `max` needs two variables: `a > b ? a : b` loses NaN, so a flag remembers it; for OpenMP both are
+plain reductions. An `argmax` needs the best value and its place.
 In PyTorch: `torch/_inductor/codegen/cpp.py`, `reduction_init` and `reduction_combine`.
 """
 
@@ -28,12 +28,14 @@ class Variable:
 
 @dataclass(frozen=True)
 class Accumulator:
-    """What one reduction gathers in: the variable `name` and, for some kinds, `name_nan` or `name_at`."""
+    """What one reduction gathers in: the variable `name` and, for some kinds, `name_nan` or
+    `name_at`."""
 
     name: str
     kind: ReductionKind
     dtype: torch.dtype
-    # For argmax and argmin: the number of the current column. The first of equals wins, so columns come in order
+    # For argmax and argmin: the number of the current column. The first of equals wins, so columns
+    # come in order
     at: str = ""
     # Of 0.0 and -0.0
     last_of_equals: bool = False
@@ -58,13 +60,17 @@ class Accumulator:
 
     @property
     def ctype(self) -> str:
-        """The type of the main variable. (A bool that is gathered by | or & would not be vectorised.)"""
+        """The type of the main variable.
+
+        (A bool that is gathered by | or & would not be vectorised.)"""
         if self.kind.has_operator and self.dtype == torch.bool:
             return "int"
         return computed_as(self.dtype)
 
     def take(self, value: str, lane: str) -> list[str]:
-        """Lines that take in one value (a name, if it is needed more than once). `lane`: "", or the index into an array."""
+        """Lines that take in one value (a name, if it is needed more than once).
+
+        `lane`: "", or the index into an array."""
         mine = self.name + lane
         if self.kind.has_operator:
             return [f"{mine} {self.kind.operator}= {value};"]

@@ -1,7 +1,8 @@
 """A fused kernel as C++: loops, SIMD, threads.
 
 In:  a `FusedKernel` and the buffers it reads.
-Out: one function `extern "C" void name(void **buffers)`; with `prelude.h` before it, it needs no other
+Out: one function `extern "C" void name(void **buffers)`; with `prelude.h` before it, it needs no
+     other
      header. The instruction set is a flag of the compiler; of the machine the text knows only how large its last cache is.
 
 Three shapes of kernel, chosen by `plan.shape_of`:
@@ -11,7 +12,8 @@ Three shapes of kernel, chosen by `plan.shape_of`:
     columns   too few rows for the threads: they share the columns                                 x.sum()
 
 `codegen.plan` decides (what is gathered how, in blocks, by whom); here it is only printed.
-In PyTorch: `torch/_inductor/codegen/cpp.py`, `CppKernel`, `CppVecKernel` (explicit vectors, `at::vec`), `LoopNest`.
+In PyTorch: `torch/_inductor/codegen/cpp.py`, `CppKernel`, `CppVecKernel` (explicit vectors,
+`at::vec`), `LoopNest`.
 """
 
 import contextlib
@@ -38,7 +40,8 @@ from course_lib.scheduling.kernel import FusedKernel, Step
 
 @dataclass(frozen=True)
 class Sums:
-    """Where each reduction of a pass is gathered: its total, and the part of one block (the same where there are no blocks)."""
+    """Where each reduction of a pass is gathered: its total, and the part of one block (the same
+    where there are no blocks)."""
 
     totals: dict[Step, Accumulator]
     parts: dict[Step, Accumulator]
@@ -47,7 +50,9 @@ class Sums:
 def cpp_source(
     kernel: FusedKernel, buffers: Mapping[str, Buffer], name: str | None = None
 ) -> KernelSource:
-    """Print one kernel. `buffers` knows at least those that the kernel reads (`LoopGraph.buffers`)."""
+    """Print one kernel.
+
+    `buffers` knows at least those that the kernel reads (`LoopGraph.buffers`)."""
     return CppKernel(kernel, buffers, name or kernel.name).print()
 
 
@@ -74,7 +79,8 @@ class CppKernel(CppLoops):
 
     def print(self) -> KernelSource:
         """The whole function."""
-        # Behind the buffers: a flag for indices out of range (if any are checked), and the sizes of this call
+        # Behind the buffers: a flag for indices out of range (if any are checked), and the sizes of
+        # this call
         is_checked = bool(self.checks)
         flag = f"buffers[{len(self.passed)}]"
         place_of_sizes = len(self.passed) + 1 if is_checked else len(self.passed)
@@ -113,7 +119,8 @@ class CppKernel(CppLoops):
         )
 
     def print_pointers(self) -> None:
-        """One typed pointer for each buffer; a buffer that is written in place of another shares its memory."""
+        """One typed pointer for each buffer; a buffer that is written in place of another shares
+        its memory."""
         for name in self.touched:
             old = self.in_place.get(name, name)
             is_shared = old != name or name in self.in_place.values()
@@ -193,11 +200,13 @@ class CppKernel(CppLoops):
             self.finish(step, total)
 
     def is_one_loop(self, plan: PassPlan) -> bool:
-        """True if the outermost loop over the columns, which threads share, is also the vectorised one."""
+        """True if the outermost loop over the columns, which threads share, is also the vectorised
+        one."""
         return len(self.kernel.columns) == 1 and not plan.block
 
     def print_block(self, phase: Phase, plan: PassPlan, block: Block, sums: Sums) -> None:
-        """One block of the innermost loop: its own sums, rows on the stack around it, the vectorised loops.
+        """One block of the innermost loop: its own sums, rows on the stack around it, the
+        vectorised loops.
 
         `block` may be `WHOLE`: then there is one, from the first column to the last.
         """
@@ -270,7 +279,8 @@ class CppKernel(CppLoops):
                 self.line(rounding[step], step=step)
 
     def print_fetch(self, plan: PassPlan, first: str) -> None:
-        """With every block: the same block of the next row, which the processor would not fetch by itself."""
+        """With every block: the same block of the next row, which the processor would not fetch by
+        itself."""
         rows, columns = self.kernel.rows, self.kernel.columns
         for buffer, index in plan.fetched:
             below = Linear.of(index, {rows[-1].symbol}).coefficient(rows[-1].symbol)
@@ -281,7 +291,8 @@ class CppKernel(CppLoops):
     def print_columns(
         self, phase: Phase, steps: list[Step], parts: Mapping[Step, Accumulator]
     ) -> None:
-        """The body of a loop: the values of its `steps`, where they go, and what the reductions take in."""
+        """The body of a loop: the values of its `steps`, where they go, and what the reductions
+        take in."""
         self.take_from_rows(phase, steps)
         computed = [step for step in steps if phase.columns[step] == "compute"]
         needed = {used for step in computed for used in steps_used(self.trees[step])}
@@ -300,7 +311,8 @@ class CppKernel(CppLoops):
         self.print_late()
 
     def take_from_rows(self, phase: Phase, steps: list[Step]) -> None:
-        """Other steps of the pass, which have a loop of their own, have left their values in rows on the stack."""
+        """Other steps of the pass, which have a loop of their own, have left their values in rows
+        on the stack."""
         for step, row in self.rows.items():
             if isinstance(step, Step) and step in phase.columns and step not in steps:
                 self.values[step] = row
@@ -333,7 +345,8 @@ class CppKernel(CppLoops):
         return places
 
     def print_step(self, step: Step, places: list[str], named: bool) -> None:
-        """Compute the value of a step and put it where it is wanted: a name, a scratch row, memory."""
+        """Compute the value of a step and put it where it is wanted: a name, a scratch row,
+        memory."""
         tree = self.trees[step]
         is_known = self.values.get(tree) is not None
 
@@ -370,7 +383,9 @@ class CppKernel(CppLoops):
                 self.line(f"for ({ctype}& each : {name}) each = {first};", step=step)
 
     def take(self, step: Step, part: Accumulator) -> None:
-        """Take in the value of this column. A value that is compared and kept is needed twice: it gets a name."""
+        """Take in the value of this column.
+
+        A value that is compared and kept is needed twice: it gets a name."""
         tree = self.trees[step]
         value = self.text(tree, whole=True)
         if part.kind.finds_best and not value.isidentifier():
@@ -422,7 +437,8 @@ class CppKernel(CppLoops):
             self.print_late()
 
     def declare_lane_arrays(self, steps: list[Step]) -> dict[Step, str]:
-        """In the shape 'lanes', an array for each row-level value that a later pass needs; gives this lane's element of it."""
+        """In the shape 'lanes', an array for each row-level value that a later pass needs; gives
+        this lane's element of it."""
         if not self.plan.has_lanes:
             return {}
 
@@ -436,7 +452,8 @@ class CppKernel(CppLoops):
         return elements
 
     def print_row_value(self, step: Step, phase: Phase, arrays: Mapping[Step, str]) -> None:
-        """Compute a row-level value and put it where it is wanted: a name, memory, an array of the lanes."""
+        """Compute a row-level value and put it where it is wanted: a name, memory, an array of the
+        lanes."""
         places = []
         if step in phase.stored:
             places.append(self.element(step))
@@ -449,7 +466,8 @@ class CppKernel(CppLoops):
     # --- places
 
     def element(self, step: Step) -> str:
-        """Where the result of a step goes: its buffer, or a row on the stack that is copied there."""
+        """Where the result of a step goes: its buffer, or a row on the stack that is copied
+        there."""
         if step in self.rows:
             return self.rows[step]
         return f"{self.pointers[step.buffer.name]}[{self.index(step.store_index)}]"

@@ -1,4 +1,5 @@
-"""The loops of a C++ kernel: threads, SIMD lanes, blocks, and rows on the stack around a vectorised loop.
+"""The loops of a C++ kernel: threads, SIMD lanes, blocks, and rows on the stack around a vectorised
+loop.
 
 In:  what `codegen.plan` decided about a kernel and about one pass.
 Out: the lines that open and close each loop; what stands inside is `codegen.cpp`'s.
@@ -45,7 +46,9 @@ class CppLoops(CppOps):
         clauses: Iterable[str] = (),
         simd_from: int = 0,
     ) -> None:
-        """The OpenMP line before a loop, if there is anything to say. What depends on a symbolic size is decided as it runs."""
+        """The OpenMP line before a loop, if there is anything to say.
+
+        What depends on a symbolic size is decided as it runs."""
         if not (threads or simd):
             return
 
@@ -76,7 +79,8 @@ class CppLoops(CppOps):
 
     @contextlib.contextmanager
     def blocks_of(self, loop: Loop, size: int) -> Iterator[Block]:
-        """A loop over blocks of another, around what will be the loop inside one; gives that one's bounds."""
+        """A loop over blocks of another, around what will be the loop inside one; gives that one's
+        bounds."""
         if surely(operator.le, loop.size, size):
             yield WHOLE
             return
@@ -91,7 +95,9 @@ class CppLoops(CppOps):
 
     @contextlib.contextmanager
     def rows_around(self, plan: PassPlan, loop: Loop, block: Block) -> Iterator[dict[Staged, str]]:
-        """Rows are filled before the vectorised loop and stored after it. Gives the lines that round those of 16 bits."""
+        """Rows are filled before the vectorised loop and stored after it.
+
+        Gives the lines that round those of 16 bits."""
         stores: list[str] = []
         rounding: dict[Staged, str] = {}
         for what, place in plan.staging.places.items():
@@ -103,7 +109,8 @@ class CppLoops(CppOps):
             if dtype in HALVES and what in self.used:
                 rounding[what] = f"round_row<{STORED[dtype]}>({row}, {count});"
 
-            # A load comes before the loop, a result goes after it; what only other steps need stays on the stack.
+            # A load comes before the loop, a result goes after it; what only other steps need stays
+            # on the stack.
             if not isinstance(what, Step):
                 self.line(f"copy_row({row}, {memory}, {count});")
             elif place.buffer in self.pointers:
@@ -117,7 +124,8 @@ class CppLoops(CppOps):
     def declare_row(
         self, what: Staged, place: Load, loop: Loop, plan: PassPlan, block: Block
     ) -> str:
-        """A row on the stack for one block of a loop; from here on its elements stand for what it holds."""
+        """A row on the stack for one block of a loop; from here on its elements stand for what it
+        holds."""
         row = self.unique(f"{place.buffer}_row")
         room = plan.block if is_symbolic(loop.size) else self.room(min(loop.size, plan.block))
         self.line(f"{computed_as(dtype_in_row(what))} {row}[{room}];")
@@ -164,12 +172,14 @@ class CppLoops(CppOps):
             yield
 
     def room(self, count: Any) -> int:
-        """How long an array on the stack is: for many sizes, the next power of two; for a symbolic size, the most there may be."""
+        """How long an array on the stack is: for many sizes, the next power of two; for a symbolic
+        size, the most there may be."""
         if is_symbolic(count):
             return SCRATCH_BYTES // BYTES_KEPT  # `phases` keeps no longer row
         return count if self.kernel.fixed is None else power_of_two(count)
 
 
 def dtype_in_row(what: Staged) -> torch.dtype:
-    """The dtype that a row is computed in: of a step its own, and what is loaded has become float32."""
+    """The dtype that a row is computed in: of a step its own, and what is loaded has become
+    float32."""
     return what.buffer.dtype if isinstance(what, Step) else torch.float32

@@ -3,8 +3,9 @@
 In:  one `Expr`.
 Out: its text, and how tightly it binds (for few parentheses).
 
-Most operations are in the table, or a call of a function with the operation's own name, which `prelude.h` defines; the methods
-below are the rest. float16 and bfloat16 exist only in memory: they are computed as float, `rounded<...>` where asked to be.
+Most operations are in the table, or a call of a function with the operation's own name, which
+`prelude.h` defines; the methods below are the rest. float16 and bfloat16 exist only in memory: they
+are computed as float, `rounded<...>` where asked to be.
 In PyTorch: `torch/_inductor/codegen/cpp.py`, `CppOverrides` and `CppVecOverrides`.
 """
 
@@ -72,7 +73,8 @@ def number(value: bool | int | float, dtype: torch.dtype) -> str:
 
 
 class CppOps(Printer):
-    """The table of operators, and one method for each operation that is neither in it nor a plain call."""
+    """The table of operators, and one method for each operation that is neither in it nor a plain
+    call."""
 
     comment = "//"
     scopes = True

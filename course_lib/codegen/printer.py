@@ -1,9 +1,11 @@
 """From expression trees to lines of source: what the C++ and the Triton printer have in common.
 
-In:  a kernel, whose steps become trees (`expressions.Expr`), and a table of how each operation is written (`Printer.rules`).
+In:  a kernel, whose steps become trees (`expressions.Expr`), and a table of how each operation is
+     written (`Printer.rules`).
 Out: lines of source, each with the step that it comes from.
 
-An operation is written where it is used. It gets a name of its own if it is used twice or if the line would grow too long.
+An operation is written where it is used. It gets a name of its own if it is used twice or if the
+line would grow too long.
 """
 
 import itertools
@@ -32,11 +34,13 @@ DIVISIONS = (FloorDiv, Mod, PythonMod, sympy.Mod)
 ATOM = 100  # Precedence of what never needs parentheses: a name, a call, a number
 
 Spelling = tuple[str, int]
-"""How an operation is written and how tightly that binds. `{:13}`: an operand, in parentheses if that binds less tightly."""
+"""How an operation is written and how tightly that binds. `{:13}`: an operand, in parentheses if
+that binds less tightly."""
 
 
 def infix(operator: str, binds: int) -> Spelling:
-    """`a + b + c` is read from the left: only the right operand needs parentheses if it binds as tightly."""
+    """`a + b + c` is read from the left: only the right operand needs parentheses if it binds as
+    tightly."""
     return f"{{:{binds}}} {operator} {{:{binds + 1}}}", binds
 
 
@@ -65,10 +69,11 @@ class KernelSource:
     line_of: Mapping[int, Step] = field(default_factory=dict, repr=False)
     # Does it take one more buffer, an int64 that it sets to 1 if an index is out of range?
     checked: bool = False
-    # The sizes of this call, where one kernel serves many: they are no part of its text. One int64 buffer, the last argument,
-    # holds them.
+    # The sizes of this call, where one kernel serves many: they are no part of its text. One int64
+    # buffer, the last argument, # holds them.
     sizes: tuple[int, ...] = ()
-    # The same for a program in symbols: the symbols that the kernel takes, and formulas of symbols that Python computes for it
+    # The same for a program in symbols: the symbols that the kernel takes, and formulas of symbols
+    # that Python computes for it
     symbols: tuple[sympy.Expr, ...] = ()
 
 
@@ -81,12 +86,16 @@ class Line(NamedTuple):
 
 
 class Printer:
-    """Writes blocks of source. A subclass says how an operation looks: by a rule, or by a method `print_<op>`."""
+    """Writes blocks of source.
+
+    A subclass says how an operation looks: by a rule, or by a method `print_<op>`."""
 
     rules: ClassVar[Mapping[str, str | Spelling]]
-    """A rule, or the name of a function to call; "op:uint8", "op:float", "op:integer" (for such operands) come before "op"."""
+    """A rule, or the name of a function to call; "op:uint8", "op:float", "op:integer" (for such
+    operands) come before "op"."""
     comment: ClassVar[str]
-    # True if a name ends with its block (C++), False if it lasts to the end of the function (Python)
+    # True if a name ends with its block (C++), False if it lasts to the end of the function
+    # (Python)
     scopes: ClassVar[bool]
     # The operator that divides one index by another. (They are never negative.)
     divide: ClassVar[str]
@@ -175,7 +184,9 @@ class Printer:
         self.step = before
 
     def store(self, text: str) -> None:
-        """A line that writes to memory. In place it waits (`print_late`), for others may still have to read what was there."""
+        """A line that writes to memory.
+
+        In place it waits (`print_late`), for others may still have to read what was there."""
         if self.kernel.in_place and self.step:
             self.late.append((self.step, text))
         else:
@@ -194,7 +205,8 @@ class Printer:
         return name
 
     def size(self, number: Any) -> str:
-        """A size or stride as source: a number, or an argument (one for all that are equal) if calls with others will come."""
+        """A size or stride as source: a number, or an argument (one for all that are equal) if
+        calls with others will come."""
         if isinstance(number, Size):
             return self.index(number.expr, as_factor=True)
         if self.kernel.fixed is None or number < 2 or number in self.kernel.fixed:
@@ -238,8 +250,10 @@ class Printer:
         self.uses = Counter([*roots, *(arg for node in nodes for arg in node.args)])
 
     def text(self, expr: Expr, binding: int = 0, whole: bool = False) -> str:
-        """`expr` as source, in parentheses if it binds less tightly than `binding`. `whole`: it is all of a step, which will get
-        the step's name: no name of its own, however long it is."""
+        """`expr` as source, in parentheses if it binds less tightly than `binding`.
+
+        `whole`: it is all of a step, which will get the step's name: no name of its own, however
+        long it is."""
         if name := self.values.get(expr):
             return name
         if expr.op == "value_of":
@@ -262,8 +276,9 @@ class Printer:
         if isinstance(rule, str):
             return self.call(rule, expr), ATOM
 
-        # "{:13} * {:14}": each slot takes the next operand. The number says how tightly the text around it binds, so that
-        # an operand that binds less gets brackets; without a number none does.
+        # "{:13} * {:14}": each slot takes the next operand. The number says how tightly the text
+        # around it binds, so that # an operand that binds less gets brackets; without a number none
+        # does.
         pattern, binds = rule
         operands = iter(expr.args)
 
@@ -274,7 +289,8 @@ class Printer:
         return re.sub(r"{:?(\d*)}", filled, pattern), binds
 
     def rule_for(self, expr: Expr) -> str | Spelling:
-        """The rule for these operands' dtype, else for floats or integers, else for all; without one, the operation's own name."""
+        """The rule for these operands' dtype, else for floats or integers, else for all; without
+        one, the operation's own name."""
         dtype = expr.args[0].dtype
         exact = str(dtype).removeprefix("torch.")
         family = "float" if dtype.is_floating_point else "integer"
@@ -330,7 +346,9 @@ class Printer:
         return f"({text})" if as_factor and is_looser_than_product(expr) else text
 
     def index_text(self, expr: sympy.Expr) -> str:
-        """The text of a formula by its outermost operation. Raises NotImplementedError for another."""
+        """The text of a formula by its outermost operation.
+
+        Raises NotImplementedError for another."""
         if isinstance(expr, (SizeSymbol, *ROUNDED)):
             return self.size_symbol(expr)
         if isinstance(expr, sympy.Symbol):
@@ -362,7 +380,8 @@ class Printer:
         return f"(({a}) {sign} ({b}) ? ({a}) : ({b}))"
 
     def divisor(self, expr: sympy.Expr) -> str:
-        """What stands behind / or %: a product needs brackets there, though it needs none as a factor."""
+        """What stands behind / or %: a product needs brackets there, though it needs none as a
+        factor."""
         text = self.index(expr, as_factor=True)
         is_product = isinstance(expr, (sympy.Mul, sympy.Pow))
         return f"({text})" if is_product else text
@@ -402,7 +421,8 @@ def identifier(wanted: str, taken: Collection[str]) -> str:
 
 
 def decimal(value: float, dtype: torch.dtype) -> str:
-    """A number with as few digits as make it the same number in `dtype`: "0.1", "1e-05", "inf", "nan"."""
+    """A number with as few digits as make it the same number in `dtype`: "0.1", "1e-05", "inf",
+    "nan"."""
     if dtype == torch.float64:
         return repr(float(value))
     return str(np.float32(torch.tensor(value, dtype=torch.float32).item()))

@@ -1,12 +1,15 @@
-"""How a Triton kernel reduces: a tile of values taken into an accumulator, or to one value for each row.
+"""How a Triton kernel reduces: a tile of values taken into an accumulator, or to one value for each
+row.
 
 In:  a step that reduces, and the values of a tile as source.
 Out: lines that take the tile in, and lines that make the step's result.
 
-A long row has an accumulator of the tile's shape, which is reduced once, at the end. No function of our own combines two values
-where that can be avoided, for the interpreter runs such a function one element at a time: so `max` remembers NaN in a flag, and
-`argmax` is the first place that equals the best.
-In PyTorch: `torch/_inductor/codegen/triton.py`, `TritonKernel.reduction`; `torch/_inductor/runtime/triton_helpers.py`.
+A long row has an accumulator of the tile's shape, which is reduced once, at the end. No function of
+our own combines two values where that can be avoided, for the interpreter runs such a function one
+element at a time: so `max` remembers NaN in a flag, and `argmax` is the first place that equals the
+best.
+In PyTorch: `torch/_inductor/codegen/triton.py`, `TritonKernel.reduction`;
+`torch/_inductor/runtime/triton_helpers.py`.
 """
 
 from typing import NamedTuple
@@ -85,7 +88,8 @@ class TritonReductions(TritonOps):
             self.take_if_better(step, value, total, at)
 
     def take_if_better(self, step: Step, value: str, total: str, at: str) -> None:
-        """Where a value is better than the best so far, it takes its place; NaN is better than any number."""
+        """Where a value is better than the best so far, it takes its place; NaN is better than any
+        number."""
         better = f"({value} {reduction(step).combines.better} {total})"
         if self.trees[step].dtype.is_floating_point:
             better += f" | (({value} != {value}) & ({total} == {total}))"
@@ -95,7 +99,8 @@ class TritonReductions(TritonOps):
         self.line(f"{total} = tl.where({better}, {value}, {total})")
 
     def masked_value(self, step: Step) -> str:
-        """The values of a tile in the type to gather in; outside of the row what changes nothing."""
+        """The values of a tile in the type to gather in; outside of the row what changes
+        nothing."""
         tree = self.trees[step]
         first, wanted = self.accumulator(step)
         if wanted == self.type_name(tree.dtype) and not is_number(tree):
@@ -105,7 +110,9 @@ class TritonReductions(TritonOps):
         return f"tl.where(mask, {value}, {first})"
 
     def print_result(self, step: Step, value: str, at: str = "") -> None:
-        """The values of a tile to one value for each row. For argmax and argmin, `at` says where they are."""
+        """The values of a tile to one value for each row.
+
+        For argmax and argmin, `at` says where they are."""
         kind = reduction(step).combines
         floats = self.trees[step].dtype.is_floating_point
 
