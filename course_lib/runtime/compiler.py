@@ -3,9 +3,10 @@
 In:  the C++ text of all kernels of one graph.
 Out: one shared library for all of them.
 
-Each compiler gets `FLAGS` and `CORRECTNESS`, and the first set of `BEST_FIRST` that it accepts (tried once). No set has -ffast-math:
-it switches denormal numbers off for the whole process.
-In PyTorch: `torch/_inductor/cpp_builder.py`, `cpu_vec_isa.py`, `codecache.py`, `exc.py` (`CppCompileError`).
+Each compiler gets `FLAGS` and `CORRECTNESS`, and the first set of `BEST_FIRST` that it accepts
+(tried once). No set has -ffast-math: it switches denormal numbers off for the whole process.
+In PyTorch: `torch/_inductor/cpp_builder.py`, `cpu_vec_isa.py`, `codecache.py`, `exc.py`
+(`CppCompileError`).
 """
 
 import functools
@@ -22,7 +23,8 @@ import torch  # noqa: F401 - before any kernel is loaded: its OpenMP library is 
 from course_lib import build_cache, config
 from course_lib.codegen.cpp import prelude
 
-# Results as eager's to the last bit where they can be: no reordering, no fused multiply-add that the source does not ask for
+# Results as eager's to the last bit where they can be: no reordering, no fused multiply-add that
+# the source does not ask for
 FLAGS = (
     "-std=c++17",
     "-O3",
@@ -63,7 +65,9 @@ extern "C" void probe(float* x, double* y) {
 
 
 class BackendMissing(RuntimeError):
-    """Something that generated code needs is not installed. The message says what, and how to get it."""
+    """Something that generated code needs is not installed.
+
+    The message says what, and how to get it."""
 
 
 class CompileFailed(RuntimeError):
@@ -98,7 +102,9 @@ def find_compiler() -> str:
 def run_compiler(
     compiler: str, flags: Sequence[str], text: str, output: Path, keep: bool = True
 ) -> None:
-    """Compile `text` to the shared library `output`. If it fails, the source stays in the cache folder (if `keep`)."""
+    """Compile `text` to the shared library `output`.
+
+    If it fails, the source stays in the cache folder (if `keep`)."""
     source = output.with_suffix(".cpp")
     source.write_text(text)
     # Libraries come after the source that needs them.
@@ -137,7 +143,8 @@ def optional_flags(compiler: str) -> tuple[str, ...]:
 
 
 def accepts(compiler: str, flags: Sequence[str]) -> bool:
-    """True if a file that uses OpenMP and vector mathematics builds with these flags, with nothing left undefined."""
+    """True if a file that uses OpenMP and vector mathematics builds with these flags, with nothing
+    left undefined."""
     nothing_undefined = ("-Wl,-z,defs",) if sys.platform == "linux" else ()
     flags = (*FLAGS, *CORRECTNESS, "-O1", *nothing_undefined, *flags)
     with tempfile.TemporaryDirectory(prefix="course_lib-") as folder:

@@ -3,10 +3,12 @@
 In:  a `LoopGraph`, whose matrix products are calls of ATen operators.
 Out: the same graph; on a CPU some are now calls of oneDNN's linear layer.
 
-A rule would be wrong somewhere. torch's products of float32 go to MKL; on AMD's processors oneDNN can be twice as fast (Zen 5:
-310-430 GFLOP/s against 170-200), on others it is slower (Zen 3: 69 against 83). `config.measure_products = False` leaves a CPU's
-as they are. Loops with `tl.dot` instead of a call: `runtime.templates`.
-In PyTorch: `torch/_inductor/select_algorithm.py`, `AlgorithmSelectorCache` (there only with mode="max-autotune").
+A rule would be wrong somewhere. torch's products of float32 go to MKL; on AMD's processors oneDNN
+can be twice as fast (Zen 5: 310-430 GFLOP/s against 170-200), on others it is slower (Zen 3: 69
+against 83). `config.measure_products = False` leaves a CPU's as they are. Loops with `tl.dot`
+instead of a call: `runtime.templates`.
+In PyTorch: `torch/_inductor/select_algorithm.py`, `AlgorithmSelectorCache` (there only with
+mode="max-autotune").
 """
 
 import functools
@@ -47,7 +49,8 @@ def choose_products(graph: LoopGraph) -> LoopGraph:
 
 
 def is_for_onednn(node: ExternKernel) -> bool:
-    """A product of float32 matrices on the CPU, none of them empty or expanded, with a bias for each column if any."""
+    """A product of float32 matrices on the CPU, none of them empty or expanded, with a bias for
+    each column if any."""
     if node.op not in (torch.ops.aten.mm.default, torch.ops.aten.addmm.default) or node.kwargs:
         return False
 
@@ -56,13 +59,16 @@ def is_for_onednn(node: ExternKernel) -> bool:
 
 
 def is_full_matrix_of_floats(view: View) -> bool:
-    """True for float32 in a CPU's memory, if every element has a place of its own and there is one."""
+    """True for float32 in a CPU's memory, if every element has a place of its own and there is
+    one."""
     on_cpu = view.buffer.device.type == "cpu"
     return on_cpu and view.dtype == torch.float32 and 0 not in (*view.shape, *view.stride)
 
 
 def choose(kernel: ExternKernel, fixed: Collection[int] | None = None) -> ExternKernel:
-    """The kernel as it is, or as a call of oneDNN. Sizes that are not `fixed` are measured as the next power of two."""
+    """The kernel as it is, or as a call of oneDNN.
+
+    Sizes that are not `fixed` are measured as the next power of two."""
 
     def near(sizes: Sequence[Any]) -> tuple[int, ...]:
         return tuple(map(near_size, sizes))
@@ -97,7 +103,8 @@ def onednn() -> Any:
 
 
 def linear_operands(*operands: Any) -> tuple[Any, ...]:
-    """(x, w) or (bias, x, w) as oneDNN's linear layer wants them: x, w transposed, bias; and no function behind it."""
+    """(x, w) or (bias, x, w) as oneDNN's linear layer wants them: x, w transposed, bias; and no
+    function behind it."""
     *bias, x, w = operands
     if isinstance(w, torch.Tensor):
         transposed = w.t()
