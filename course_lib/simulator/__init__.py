@@ -1,12 +1,16 @@
-"""A simulated GPU: Triton's kernels on a machine without one, with the values, the refusals and the faults of a real one.
+"""A simulated GPU: Triton's kernels on a machine without one, with the values, the refusals and the
+faults of a real one.
 
 In:  kernels of `@triton.jit`, of this library or of a learner.
-Out: what an H100 would give; or the compiler's own refusal; or a `GPUFault` that names line, program, lane and `tensor[index]`.
-In PyTorch: nothing. Triton's own interpreter (`TRITON_INTERPRET=1`) is mended; triton-viz's sanitizer is near (docs/design/simulator.md).
+Out: what an H100 would give; or the compiler's own refusal; or a `GPUFault` that names line,
+program, lane and `tensor[index]`.
+In PyTorch: nothing. Triton's own interpreter (`TRITON_INTERPRET=1`) is mended; triton-viz's
+sanitizer is near (docs/design/simulator.md).
 
-The spine, front to back: `switch.py` (when), `launching.py` (a launch), `rewriting.py` and `language.py` (Python's words),
-`judging.py` (refusals), `watching.py` and `races.py` (faults), `formats.py` (numbers). What is mended in Triton's interpreter, and for
-which of its versions, is the table in `mends/`.
+The spine, front to back: `switch.py` (when), `launching.py` (a launch), `rewriting.py` and
+`language.py` (Python's words), `judging.py` (refusals), `watching.py` and `races.py` (faults),
+`formats.py` (numbers). What is mended in Triton's interpreter, and for which of its versions, is
+the table in `mends/`.
 """
 
 from typing import Any
@@ -24,7 +28,9 @@ def faults_of_last_launch() -> list[str]:
 
 
 def never_written(tensor: Any) -> Any:
-    """The same tensor, marked: whoever reads an element of it before a kernel wrote it is told. For `torch.empty`."""
+    """The same tensor, marked: whoever reads an element of it before a kernel wrote it is told.
+
+    For `torch.empty`."""
     import weakref
 
     import numpy as np

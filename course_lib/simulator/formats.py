@@ -1,8 +1,10 @@
-"""Numbers that NumPy has no type for, and how a GPU rounds: bfloat16, float8, tf32, and float to integer.
+"""Numbers that NumPy has no type for, and how a GPU rounds: bfloat16, float8, tf32, and float to
+integer.
 
 In:  NumPy arrays, of float32 values or of bits (bfloat16 in uint16, float8 in uint8).
 Out: the same, rounded as the GPU rounds.
-In PyTorch: `c10/util/BFloat16.h`, `c10/util/Float8_e4m3fn.h`; on the GPU these are single instructions (`cvt.rn.bf16.f32`, ...).
+In PyTorch: `c10/util/BFloat16.h`, `c10/util/Float8_e4m3fn.h`; on the GPU these are single
+instructions (`cvt.rn.bf16.f32`, ...).
 """
 
 from __future__ import annotations
@@ -25,7 +27,9 @@ def bfloat16_values(bits: Array) -> Array:
 
 
 def bfloat16_bits(values: Array, toward_zero: bool = False) -> Array:
-    """The nearest bfloat16 (of two equally near the even one), as bits in uint16. `values`: float32."""
+    """The nearest bfloat16 (of two equally near the even one), as bits in uint16.
+
+    `values`: float32."""
     values = np.asarray(values, np.float32)
     bits = values.view(np.uint32)
 
@@ -72,7 +76,9 @@ class Float8:
         return np.concatenate([positive, -positive]).astype(np.float32)
 
     def bits(self, values: Array, toward_zero: bool = False) -> Array:
-        """The nearest code, ties to even. What is too large becomes the largest number, infinity too; NaN stays."""
+        """The nearest code, ties to even.
+
+        What is too large becomes the largest number, infinity too; NaN stays."""
         size = np.minimum(np.abs(values), self.values[self.largest])
         finite = self.values[: self.largest + 1]
 
@@ -93,13 +99,17 @@ E5M2 = Float8(exponent=5, mantissa=2, nan=0x7F, largest=0x7B, infinity=0x7C)
 
 
 def tf32(values: Array) -> Array:
-    """float32 with its 13 last bits cut off: what a tensor core reads of it. It cuts, it does not round."""
+    """float32 with its 13 last bits cut off: what a tensor core reads of it.
+
+    It cuts, it does not round."""
     bits = np.asarray(values, np.float32).view(np.uint32)
     return (bits & np.uint32(0xFFFFE000)).view(np.float32)
 
 
 def float_to_integer(values: Array, dtype: np.dtype[Any]) -> Array:
-    """Toward zero; what does not fit becomes the nearest end of the range. NaN is 0; where one of the two has 64 bits, 1 and then zeros.
+    """Toward zero; what does not fit becomes the nearest end of the range.
+
+    NaN is 0; where one of the two has 64 bits, 1 and then zeros.
 
     `dtype`: of 16 bits or more. There is no instruction for 8 bits (`simulator.casts`)."""
     info = np.iinfo(dtype)

@@ -1,8 +1,10 @@
-"""What Python's own words mean in a kernel: `range`, `and`, `not`, `max`, `assert`, a loop's variable.
+"""What Python's own words mean in a kernel: `range`, `and`, `not`, `max`, `assert`, a loop's
+variable.
 
 In:  values of a kernel: Triton's tensors and Python's numbers.
 Out: the same. `simulator.rewriting` puts calls of these functions where the words stood.
-In Triton: `triton/compiler/code_generator.py`, `visit_For`, `visit_BoolOp`, `visit_UnaryOp`, `builtin_namespace`.
+In Triton: `triton/compiler/code_generator.py`, `visit_For`, `visit_BoolOp`, `visit_UnaryOp`,
+`builtin_namespace`.
 """
 
 from __future__ import annotations
@@ -23,7 +25,8 @@ python_range = builtins.range
 
 
 def value(x: Any) -> Any:
-    """What gets a name is a value of the kernel: `a = 200` is an int32, no longer a Python number."""
+    """What gets a name is a value of the kernel: `a = 200` is an int32, no longer a Python
+    number."""
     if isinstance(x, (tuple, tl.tuple)) and not hasattr(x, "_fields"):
         return type(x)(value(part) for part in x)
     return interpreter.interpreter_semantic.to_tensor(x, False)
@@ -52,7 +55,8 @@ class StaticLoop:
 
 
 class Loop(StaticLoop):
-    """`range` and `tl.range`: a loop of the compiled kernel, its variable an int32 (int64 where a bound is one)."""
+    """`range` and `tl.range`: a loop of the compiled kernel, its variable an int32 (int64 where a
+    bound is one)."""
 
     compiled = True
 
@@ -77,7 +81,8 @@ class Loop(StaticLoop):
 
 
 class BehindLoop(Handle):
-    """The variable of a loop behind it: poison for the compiler, so that any number may stand there on a GPU."""
+    """The variable of a loop behind it: poison for the compiler, so that any number may stand there
+    on a GPU."""
 
     def __init__(self, name: str, place: str, dtype: Any) -> None:
         self.name, self.place = name, place
@@ -182,11 +187,15 @@ def static_assert(condition: Any, message: str = "") -> None:
 
 
 def static_print(*values: Any, **named: Any) -> None:
-    """Nothing: the compiler prints it, once and with types (`judging` asks it). The programs print nothing."""
+    """Nothing: the compiler prints it, once and with types (`judging` asks it).
+
+    The programs print nothing."""
 
 
 def with_named_formats(dot_scaled: Any) -> Any:
-    """`tl.dot_scaled` with formats as `tl.constexpr`, which it expects. In the simulator a kernel's constants are plain texts."""
+    """`tl.dot_scaled` with formats as `tl.constexpr`, which it expects.
+
+    In the simulator a kernel's constants are plain texts."""
 
     def called(*arguments: Any, **named: Any) -> Any:
         by_name = {name: as_constant(x) for name, x in named.items()}

@@ -4,8 +4,9 @@ In:  the accesses that a `Watch` recorded.
 Out: a sentence for each pair of lines that race.
 In NVIDIA's tools: `compute-sanitizer --tool racecheck`, for shared memory only.
 
-A race is one address at which two programs, or two lanes of one store, leave different values; or which one program reads and
-another writes. Atomics put accesses in order: what a program wrote before one of its atomics is seen by who comes behind one of his.
+A race is one address at which two programs, or two lanes of one store, leave different values; or
+which one program reads and another writes. Atomics put accesses in order: what a program wrote
+before one of its atomics is seen by who comes behind one of his.
 """
 
 from __future__ import annotations
@@ -57,7 +58,8 @@ def find(watch: Watch) -> list[str]:
 
 
 def meeting(accesses: list[Access]) -> list[Access]:
-    """Those that may race at all: stores with an address twice, and what lies in one stretch of memory with another program's.
+    """Those that may race at all: stores with an address twice, and what lies in one stretch of
+    memory with another program's.
 
     Most kernels have none: each program writes a stretch of its own."""
     kept = [access for access in accesses if access.repeated]
@@ -83,7 +85,8 @@ def those_of_several_programs(stretch: list[Access]) -> list[Access]:
 
 
 def columns(accesses: list[Access]) -> Table | None:
-    """One row for each lane of each access; only addresses that someone writes and that come more than once."""
+    """One row for each lane of each access; only addresses that someone writes and that come more
+    than once."""
     written = np.unique(np.concatenate([a.addresses for a in accesses if a.kind == "write"]))
     rows = []
     for position, access in enumerate(accesses):

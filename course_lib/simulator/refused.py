@@ -15,7 +15,8 @@ class NotSimulated(NotImplementedError):
 
 
 class GPUFault(RuntimeError):
-    """What a GPU would do without a word, or only sometimes: a race, an access outside every tensor, ...
+    """What a GPU would do without a word, or only sometimes: a race, an access outside every
+    tensor, ...
 
     `sentences`: all that was found in this launch, the first one first."""
 

@@ -1,8 +1,8 @@
 """A kernel's text, so changed that Python's words mean what they mean in a compiled kernel.
 
 In:  a function that `@triton.jit` got.
-Out: a function with the same names and lines, in which `range`, `and`, `not`, `max`, `assert` and assignments call
-     `simulator.language`.
+Out: a function with the same names and lines, in which `range`, `and`, `not`, `max`, `assert` and
+     assignments call `simulator.language`.
 In Triton: the interpreter's `FunctionRewriter`, which changes assignments only.
 """
 
@@ -130,7 +130,9 @@ class KernelRewriter(ast.NodeTransformer):
 
 
 def rewritten(function: FunctionType) -> FunctionType:
-    """The function as the simulator runs it. Raises `ValueError` where there is no source, as the compiler does."""
+    """The function as the simulator runs it.
+
+    Raises `ValueError` where there is no source, as the compiler does."""
     try:
         lines, first_line = inspect.getsourcelines(function)
     except OSError as error:

@@ -25,7 +25,8 @@ class Settings:
     seed: int | None = None
     # `a * b + c` in one rounding, as the compiler does unless `enable_fp_fusion=False`
     fusion: bool = True
-    # Denormal float32 are 0 for the fast functions, as for the compiler unless `enable_reflect_ftz=False`
+    # Denormal float32 are 0 for the fast functions, as for the compiler unless
+    # `enable_reflect_ftz=False`
     flush: bool = True
     # `assert` and `tl.device_assert` count (TRITON_DEBUG=1, or `debug=True` for a launch)
     debug: bool = False

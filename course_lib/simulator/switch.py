@@ -4,7 +4,8 @@ In:  `import course_lib` before Triton, or `cl.simulate_gpu()`.
 Out: Triton's interpreter, mended; nothing at all where there is a GPU.
 In PyTorch: nothing.
 
-`import course_lib` loads no Triton: it leaves a note with Python's import system, which is looked at when Triton is imported.
+`import course_lib` loads no Triton: it leaves a note with Python's import system, which is looked
+at when Triton is imported.
 """
 
 from __future__ import annotations
@@ -31,8 +32,10 @@ def has_gpu() -> bool:
 def simulate_gpu(**changes: Any) -> None:
     """Run Triton's kernels as a GPU would, from now on. Where there is a GPU, this does nothing.
 
-    `changes`: fields of `course_lib.simulator.settings.Settings`, for example `checks=False` or `seed=3`.
-    Raises `RuntimeError` if Triton was imported before for a GPU; `ImportError` if there is no Triton."""
+    `changes`: fields of `course_lib.simulator.settings.Settings`, for example `checks=False` or
+    `seed=3`.
+    Raises `RuntimeError` if Triton was imported before for a GPU; `ImportError` if there is no
+    Triton."""
     if has_gpu():
         return
     if "triton" not in sys.modules:
@@ -55,7 +58,8 @@ def mend_triton() -> None:
         raise RuntimeError(
             "Triton was imported for a GPU before: `import course_lib` first, or set TRITON_INTERPRET=1 before Python starts"
         )
-    # the compiler notes what `max` is when it is loaded: before a launch has exchanged the language for the interpreter's
+    # the compiler notes what `max` is when it is loaded: before a launch has exchanged the language
+    # for the interpreter's
     importlib.import_module("triton.compiler.code_generator")
     mends = importlib.import_module("course_lib.simulator.mends")
     version = versions.minor(triton.__version__)
@@ -88,7 +92,8 @@ def is_interpreting() -> bool:
 
 
 class WhenTritonComes(importlib.abc.MetaPathFinder):
-    """Looks at `import triton` once: chooses the interpreter where there is no GPU, and mends it when it is there."""
+    """Looks at `import triton` once: chooses the interpreter where there is no GPU, and mends it
+    when it is there."""
 
     def find_spec(self, name: str, path: Any = None, target: Any = None) -> Any:
         if name != "triton":

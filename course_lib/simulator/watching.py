@@ -1,8 +1,10 @@
-"""What every access of a launch is held against: the tensors that were given, and what is known of each lane.
+"""What every access of a launch is held against: the tensors that were given, and what is known of
+each lane.
 
 In:  the tensors of a launch; then each load, store and atomic, with its addresses and mask.
 Out: the lanes that may go to memory; a sentence for each lane that may not.
-In triton-viz: `clients/sanitizer`, which looks at the storage of a tensor; here it is the tensor itself, by its pointer.
+In triton-viz: `clients/sanitizer`, which looks at the storage of a tensor; here it is the tensor
+itself, by its pointer.
 """
 
 from __future__ import annotations
@@ -22,7 +24,8 @@ from course_lib.simulator.refused import GPUFault, shown
 from course_lib.simulator.settings import settings
 
 MOST_RECORDED = 50_000_000
-"""Accesses of one launch that are kept for the search for races: 2 GB. Later ones are not looked at."""
+"""Accesses of one launch that are kept for the search for races: 2 GB. Later ones are not looked
+at."""
 
 OURS = (str(Path(triton.__file__).parent), str(Path(__file__).parent))
 """Lines of these folders are not the learner's."""
@@ -114,7 +117,9 @@ class Watch:
         return f"program {shown}, lane {lane_name(int(lane), shape)}"
 
     def access(self, kind: str, pointer: Any, mask: Any, values: Any = None) -> Any:
-        """Look at one access before it happens. Gives the mask of the lanes that may go to memory."""
+        """Look at one access before it happens.
+
+        Gives the mask of the lanes that may go to memory."""
         addresses = np.asarray(pointer.data)
         lanes = np.broadcast_to(np.asarray(mask.data, bool), addresses.shape)
         whole = bool(lanes.all())
@@ -226,7 +231,9 @@ class Watch:
     def record(
         self, kind: str, line: str, active: Any, places: Any, lanes: Any, values: Any
     ) -> None:
-        """Keep it for the search for races. Reading happens to be harmless in a grid of one program."""
+        """Keep it for the search for races.
+
+        Reading happens to be harmless in a grid of one program."""
         if self.recorded > MOST_RECORDED:
             return
         self.recorded += active.size
@@ -285,7 +292,8 @@ def line_of_the_kernel() -> str:
 
 
 def spreading(taint: str, method: Callable[..., Any]) -> Callable[..., Any]:
-    """`method`, with a mark for each lane of its result: a lane is marked if that lane of some operand is.
+    """`method`, with a mark for each lane of its result: a lane is marked if that lane of some
+    operand is.
 
     taint: the name of the mark, a key of the operands' `attr`.
     """

@@ -1,6 +1,8 @@
-"""What is mended in Triton's interpreter. Importing this package fills the table and changes nothing; `put_all_in_place` does.
+"""What is mended in Triton's interpreter. Importing this package fills the table and changes
+nothing; `put_all_in_place` does.
 
-`table.py`: the record, and the table. `arithmetic.py`, `casts.py`, `products.py`, `reductions.py`, `library.py`, `memory.py`: the mends.
+`table.py`: the record, and the table. `arithmetic.py`, `casts.py`, `products.py`, `reductions.py`,
+`library.py`, `memory.py`: the mends.
 """
 
 from course_lib.simulator.mends import arithmetic, casts, library, memory, products, reductions

@@ -4,7 +4,8 @@ In:  handles of Triton's interpreter: a NumPy array and Triton's dtype.
 Out: handles.
 In Triton: `InterpreterBuilder.binary_op`, `unary_op` and `ternary_op`.
 
-bfloat16 and float8 lie in memory as unsigned integers. Here each operation reads them as numbers, computes in float32 and rounds.
+bfloat16 and float8 lie in memory as unsigned integers. Here each operation reads them as numbers,
+computes in float32 and rounds.
 """
 
 from __future__ import annotations

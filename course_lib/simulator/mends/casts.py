@@ -1,6 +1,7 @@
 """From one dtype to another, as the GPU converts.
 
-In Triton: `InterpreterBuilder.cast_impl`, which is NumPy's `astype`: what does not fit is the host's chance, and bfloat16 is cut.
+In Triton: `InterpreterBuilder.cast_impl`, which is NumPy's `astype`: what does not fit is the
+host's chance, and bfloat16 is cut.
 """
 
 from __future__ import annotations
@@ -58,7 +59,10 @@ def saturate() -> None:
 
 
 def from_any(src: Any, new: Any) -> Any:
-    """The numbers of a handle. From float8e5 to bfloat16 the GPU takes infinity and NaN for numbers of the next power of two."""
+    """The numbers of a handle.
+
+    From float8e5 to bfloat16 the GPU takes infinity and NaN for numbers of the next power of
+    two."""
     if src.dtype.scalar != tl.float8e5 or new != tl.bfloat16:
         return numbers(src)
 

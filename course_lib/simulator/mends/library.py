@@ -2,9 +2,11 @@
 
 In:  the symbol that Triton would call (`__nv_tanhf`) and its arguments.
 Out: the result in float64, rounded once to the dtype that the symbol gives.
-In Triton: `triton/language/extra/cuda/libdevice.py` names the symbols; the interpreter has stubs without a body.
+In Triton: `triton/language/extra/cuda/libdevice.py` names the symbols; the interpreter has stubs
+without a body.
 
-The real library is right to one or two units in the last place; what is computed here is right to half of one.
+The real library is right to one or two units in the last place; what is computed here is right to
+half of one.
 """
 
 from __future__ import annotations

@@ -1,6 +1,7 @@
 """Atomic operations, `histogram`, scalars: what else the builder of Triton's interpreter lacks.
 
-In Triton: `InterpreterBuilder.create_atomic_rmw`, `create_histogram`, `create_splat`; `runtime/autotuner.py`.
+In Triton: `InterpreterBuilder.create_atomic_rmw`, `create_histogram`, `create_splat`;
+`runtime/autotuner.py`.
 """
 
 from __future__ import annotations
@@ -68,7 +69,9 @@ def splat_the_first() -> None:
 
 @mend("device_print", "prints one line for each program, in a format of its own")
 def print_lane_by_lane() -> None:
-    """One line for each lane, as a GPU writes it. There each thread prints its own: what several threads have comes several times."""
+    """One line for each lane, as a GPU writes it.
+
+    There each thread prints its own: what several threads have comes several times."""
 
     def create_print(
         self: Any, prefix: str, hexadecimal: bool, values: Any, is_signed: Any
@@ -97,7 +100,8 @@ def refuse_assembly() -> None:
 
 @mend("autotune", "two configurations need a GPU's clock (RuntimeError: 0 active drivers)")
 def take_the_first_configuration() -> None:
-    """Each configuration runs once, as on a GPU at least; no time is taken, so the first one wins."""
+    """Each configuration runs once, as on a GPU at least; no time is taken, so the first one
+    wins."""
 
     def without_clock(call: Any, quantiles: Any = None) -> list[float]:
         call()

@@ -2,11 +2,12 @@
 
 In:  blocks and a function that combines two.
 Out: blocks.
-In Triton: `ReduceOps` and `ScanOps` of the interpreter, which go from left to right, one element at a time.
+In Triton: `ReduceOps` and `ScanOps` of the interpreter, which go from left to right, one element at
+a time.
 
-The threads of a warp reduce by halves: 0 with 4, 1 with 5, 2 with 6, 3 with 7, then 0 with 2, 1 with 3, then 0 with 1. A scan adds
-what lies 1, 2, 4, ... places before. Longer blocks have parts within each thread, where the GPU's order is another: then the
-last digits of a sum may differ.
+The threads of a warp reduce by halves: 0 with 4, 1 with 5, 2 with 6, 3 with 7, then 0 with 2, 1
+with 3, then 0 with 1. A scan adds what lies 1, 2, 4, ... places before. Longer blocks have parts
+within each thread, where the GPU's order is another: then the last digits of a sum may differ.
 """
 
 from __future__ import annotations

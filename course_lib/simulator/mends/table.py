@@ -4,8 +4,9 @@ In:  nothing.
 Out: `MENDS`, in the order in which they are put in place.
 In PyTorch: nothing; Triton's interpreter is `triton/runtime/interpreter.py`.
 
-Each record says for which versions of Triton it is needed. A test runs a small kernel for each, with the mend and without:
-a new Triton whose own interpreter passes without one shows that it may be dropped.
+Each record says for which versions of Triton it is needed. A test runs a small kernel for each,
+with the mend and without: a new Triton whose own interpreter passes without one shows that it may
+be dropped.
 """
 
 from __future__ import annotations
@@ -32,7 +33,9 @@ class Mend:
     last: Version = LAST
 
     def needed(self, version: Version) -> bool:
-        """Is it wrong in this version? One that is newer than all that are known is taken to be as the last."""
+        """Is it wrong in this version?
+
+        One that is newer than all that are known is taken to be as the last."""
         return self.first <= min(version, LAST) <= self.last
 
     def __str__(self) -> str:
@@ -56,7 +59,8 @@ def mend(
 
 
 def stated(name: str, wrong: str, first: Version = FIRST, last: Version = LAST) -> None:
-    """A mend that is part of how the simulator rewrites or starts a kernel, so that nothing is put in place for it.
+    """A mend that is part of how the simulator rewrites or starts a kernel, so that nothing is put
+    in place for it.
 
     wrong: what Triton's interpreter does instead. first, last: the versions of Triton that do.
     """

@@ -111,7 +111,8 @@ def unknown(handle: Any) -> bool:
 
 
 def combining(method: Callable[..., Any]) -> Callable[..., Any]:
-    """A reduction or scan: with one undefined lane among its inputs, all lanes of its results are undefined."""
+    """A reduction or scan: with one undefined lane among its inputs, all lanes of its results are
+    undefined."""
 
     def combined(self: Any, inputs: Any) -> Any:
         results = method(self, inputs)
@@ -177,7 +178,8 @@ def load_and_store() -> None:
 
 
 def watch_offsets() -> None:
-    """A sum or product of int32 that does not fit marks its lanes; the mark counts where it becomes an address."""
+    """A sum or product of int32 that does not fit marks its lanes; the mark counts where it becomes
+    an address."""
     for name, op in (
         ("create_add", np.add),
         ("create_sub", np.subtract),
