@@ -1,4 +1,5 @@
-"""Sizes that are formulas: what the compiler computes with where a graph is compiled once for many sizes.
+"""Sizes that are formulas: what the compiler computes with where a graph is compiled once for many
+sizes.
 
 In:  the sizes of fake tensors (`torch.SymInt`s of capture's `ShapeEnv`).
 Out: `Size`s: formulas over `s0`, `s1`, ..., each with a hint, its value in the call that is being
@@ -23,7 +24,8 @@ A size never becomes a number in silence: `int(size)` and whatever else asks for
 - `current.py`: the sizes of the graph that is being compiled.
 - `formulas.py`: how a formula is written.
 
-In PyTorch: `torch/_inductor/sizevars.py` (`SizeVarAllocator`), `torch/fx/experimental/symbolic_shapes.py`.
+In PyTorch: `torch/_inductor/sizevars.py` (`SizeVarAllocator`),
+`torch/fx/experimental/symbolic_shapes.py`.
 """
 
 from course_lib.sizes.current import (
