@@ -1,14 +1,17 @@
 """The course in other languages: one folder of catalogs for each.
 
-`languages/zh_Hans/notebooks/04_guards_and_recompiles.po` has the prose of lesson 04, cell by cell, in English and in Chinese;
-`exercises/` has the exercises, `glossary.po` the terms, `labels.po` what stands in pictures, questions and checks.
+`languages/zh_Hans/notebooks/04_guards_and_recompiles.po` has the prose of lesson 04, cell by cell,
+in English and in Chinese; `exercises/` has the exercises, `glossary.po` the terms, `labels.po` what
+stands in pictures, questions and checks.
 
     chosen()            which language this process speaks, if another one than English
     translate(text)     a label in that language; the text itself where the catalog has none
     translate_html(h)   the same for all labels in a piece of HTML or SVG
-    catalog             reads and writes `.po` files (with Babel), and tells which translations are stale
+    catalog             reads and writes `.po` files (with Babel), and tells which translations are
+                        stale
 
-Code and outputs are shared: nothing here is asked when no language is chosen. docs/design/languages.md says what is translated.
+Code and outputs are shared: nothing here is asked when no language is chosen.
+docs/design/languages.md says what is translated.
 PyTorch has no counterpart.
 """
 

@@ -1,6 +1,7 @@
 """Which languages there are, and which one this process speaks.
 
-In:  the variable COURSE_LANGUAGE, or the folder that a notebook lies in. Out: the name of a folder beside this file, or None.
+In:  the variable COURSE_LANGUAGE, or the folder that a notebook lies in. Out: the name of a folder
+     beside this file, or None.
 """
 
 from __future__ import annotations
@@ -31,8 +32,8 @@ def folder_of(language: str) -> str:
 
 
 def chosen() -> str | None:
-    """The language that COURSE_LANGUAGE names (`zh_Hans`, or `zh` for short); else that of the folder `notebooks/zh`
-    in which a notebook runs; None for English.
+    """The language that COURSE_LANGUAGE names (`zh_Hans`, or `zh` for short); else that of the
+    folder `notebooks/zh` in which a notebook runs; None for English.
 
     Raises UnknownLanguage for one without catalogs."""
     wanted = os.environ.get("COURSE_LANGUAGE", "")
@@ -42,7 +43,9 @@ def chosen() -> str | None:
 
 
 def named(wanted: str) -> str | None:
-    """The language called `wanted`; None for English. Raises UnknownLanguage for one without catalogs."""
+    """The language called `wanted`; None for English.
+
+    Raises UnknownLanguage for one without catalogs."""
     if wanted == ENGLISH:
         return None
     for language in known():
