@@ -1,6 +1,7 @@
 """`with cl.record() as trace:` and then one method for each picture.
 
-In:  the events of everything that is compiled within the block. Out: `Trace`, a `Recording` that can draw itself.
+In:  the events of everything that is compiled within the block. Out: `Trace`, a `Recording` that
+     can draw itself.
 """
 
 from __future__ import annotations
@@ -63,12 +64,15 @@ TUNED = "kernel was tuned"
 
 
 class Trace(Recording):
-    """A recording with pictures. Beside the methods here, `graphs`, `guards`, `kernels`, `graph_breaks`, `recompiles` and
+    """A recording with pictures.
+
+    Beside the methods here, `graphs`, `guards`, `kernels`, `graph_breaks`, `recompiles` and
     `seconds` are the data themselves."""
 
     @property
     def launches(self) -> list[KernelLaunched]:
-        """The kernels that ran, generated or a library's, in order, with their seconds; of each the first 100 times."""
+        """The kernels that ran, generated or a library's, in order, with their seconds; of each the
+        first 100 times."""
         return self.of(KernelLaunched)
 
     @property
@@ -78,7 +82,8 @@ class Trace(Recording):
 
     @property
     def guard_checks(self) -> list[GuardsChecked]:
-        """When the guards of an entry were asked, with the answer and the seconds that it took; the first 100 times of each."""
+        """When the guards of an entry were asked, with the answer and the seconds that it took; the
+        first 100 times of each."""
         return self.of(GuardsChecked)
 
     def show(self) -> Picture:
@@ -90,7 +95,9 @@ class Trace(Recording):
         return compile_time(self)
 
     def report(self, path: str | os.PathLike[str]) -> Path:
-        """Write the trace report: one HTML file with every compile of this recording. Gives the path back."""
+        """Write the trace report: one HTML file with every compile of this recording.
+
+        Gives the path back."""
         return write_report(self, Path(path))
 
     def bytecode(self, function: Which = None) -> Picture:
@@ -102,7 +109,9 @@ class Trace(Recording):
         return Stepper(self, function)
 
     def explorer(self, target: str = "") -> Explorer:
-        """Every stage side by side, from line to kernel. `target` ("sm_90", "x86-64-v3") adds machine code."""
+        """Every stage side by side, from line to kernel.
+
+        `target` ("sm_90", "x86-64-v3") adds machine code."""
         return Explorer(self, target=target)
 
     def save(self, path: str | os.PathLike[str]) -> Path:
@@ -110,7 +119,8 @@ class Trace(Recording):
         return self.explorer().save(path)
 
     def graph(self, index: int = 0, by_module: bool | None = None) -> Picture:
-        """The captured graph; one with more than 120 operations is drawn by module (None: by its size)."""
+        """The captured graph; one with more than 120 operations is drawn by module (None: by its
+        size)."""
         result = pick(self.captures, index, CAPTURED)
         is_large = result.operations > AT_MOST
         if by_module or (by_module is None and is_large):
@@ -126,7 +136,8 @@ class Trace(Recording):
         return fx_graph(graph, stage="autograd")
 
     def joint(self, index: int = 0, detail: str | None = None) -> Picture:
-        """Forward and backward of one graph side by side, what is kept between them, and what is computed again.
+        """Forward and backward of one graph side by side, what is kept between them, and what is
+        computed again.
 
         detail: "operators", "operations" or "modules"; None chooses by size."""
         partition = pick(self.of(events.Partitioned), index, DIFFERENTIATED).partition
@@ -150,17 +161,19 @@ class Trace(Recording):
         return guard_table(guards, failed, frames=frames if several else {})
 
     def guards_tree(self, index: int = 0) -> Picture:
-        """The guards of one captured graph, hung on the paths of what they test; if one failed, its branch is marked."""
+        """The guards of one captured graph, hung on the paths of what they test; if one failed, its
+        branch is marked."""
         result = pick(self.captures, index, CAPTURED)
         failures = [one for one in self.of(events.GuardFailed) if one.guard in result.guards]
         failed = failures[-1] if failures else None
         return guard_tree(result.guards, failed, title=result.name)
 
     def timeline(self, function: str | Callable[..., Any] | None = None) -> Picture:
-        """The calls of one function (itself, or its qualified name; None for the first): which entry served each, where one was
-        compiled.
+        """The calls of one function (itself, or its qualified name; None for the first): which
+        entry served each, where one was compiled.
 
-        Calls that fit an entry are seen only if they were made through `viz.each_call(compiled)`."""
+        Calls that fit an entry are seen only if they were made through
+        `viz.each_call(compiled)`."""
         return timeline(self, function)
 
     def size_guards(self, index: int = 0) -> list[str]:
@@ -183,12 +196,15 @@ class Trace(Recording):
         return fusion(self, index)
 
     def memory(self, index: int = 0) -> MemoryUse:
-        """How much memory one compiled graph holds while it runs. `print` it; its numbers are attributes."""
+        """How much memory one compiled graph holds while it runs.
+
+        `print` it; its numbers are attributes."""
         plan = pick(self.of(events.MemoryPlanned), index, PLANNED).plan
         return MemoryUse(self.of(events.Scheduled)[index].schedule, plan)
 
     def code(self, index: int = 0, kernel: int | str | None = None) -> Picture:
-        """What was generated for one graph: the wrapper and every kernel; or one kernel, by number or name.
+        """What was generated for one graph: the wrapper and every kernel; or one kernel, by number
+        or name.
 
         Raises LookupError for a kernel that there is not."""
         compiled = pick(self.of(events.KernelsBuilt), index, BUILT).compiled
@@ -239,7 +255,8 @@ class Trace(Recording):
         return break_card(self, index)
 
     def cut(self, function: str | Callable[..., Any] | None = None) -> Picture:
-        """A frame cut in pieces by its graph breaks: its graphs, what Python does between, its resume functions."""
+        """A frame cut in pieces by its graph breaks: its graphs, what Python does between, its
+        resume functions."""
         return cut_frame(self, function)
 
 
@@ -305,7 +322,8 @@ def record(folder: str | os.PathLike[str] | None = None) -> Iterator[Trace]:
         cl.compile(f)(x)
     trace.show()
 
-    With a `folder`, the report of the block is written there, as `report.html`, however the block ends."""
+    With a `folder`, the report of the block is written there, as `report.html`, however the block
+    ends."""
     if not isinstance(folder, (str, os.PathLike, type(None))):
         raise TypeError(
             f"record takes the folder that its report goes to, a text or a Path, not {shown(folder)}"

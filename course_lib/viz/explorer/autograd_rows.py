@@ -30,7 +30,8 @@ class AutogradRows:
         self.joint: dict[str, Row] = {}
         """The rows of the joint graph, by the node's name."""
         self.names: dict[Any, str] = {}
-        """Each graph of the current compile that goes on to loops, and what it is called: 'forward', 'backward', a function."""
+        """Each graph of the current compile that goes on to loops, and what it is called:
+        'forward', 'backward', a function."""
         self.sees: Sees = {
             events.JointTraced: self.joint_traced,
             events.Partitioned: self.partitioned,
@@ -44,7 +45,8 @@ class AutogradRows:
         self.joint = {node.name: self.lists.nodes[node] for node in graph.nodes}
 
     def partitioned(self, event: events.Partitioned) -> None:
-        """The halves have nodes of their own, under the names that these have in the joint graph."""
+        """The halves have nodes of their own, under the names that these have in the joint
+        graph."""
         parts = event.partition
         again = {node.name for node in parts.recomputed}
         saved = {node.name for node in parts.saved}

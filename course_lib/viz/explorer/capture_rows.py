@@ -1,6 +1,7 @@
 """Rows of the lists "Python", "Bytecode" and "FX graph".
 
-In:  the frames of a recording (`bytecode_table.frame_runs`), and its events of capture in their order.
+In:  the frames of a recording (`bytecode_table.frame_runs`), and its events of capture in their
+     order.
 Out: lines of the program, instructions below their calls, and captured nodes.
 
 An instruction came from its line and from the call that it is in; a node came from its instruction.
@@ -38,7 +39,7 @@ class CaptureRows:
             events.GraphCaptured: self.graph_captured,
         }
 
-    # ---- before the events: every frame with its lines and its instructions -------------------------
+    # ---- before the events: every frame with its lines and its instructions ----------------------
 
     def add_frames(self) -> None:
         for run in self.frames:
@@ -86,7 +87,7 @@ class CaptureRows:
             self.row_of_run[id(run)] = row
             self.add_steps(step.inside, depth + 1, row)
 
-    # ---- the events -----------------------------------------------------------------------------------
+    # ---- the events ------------------------------------------------------------------------------
 
     def frame_seen(self, event: events.FrameSeen) -> None:
         self.lists.moment("frames", f"the hook meets {event.name}, and no compiled code fits")
@@ -100,7 +101,8 @@ class CaptureRows:
         reason = as_written(event.problem).reason
         at = self.lists.moment("break", f"the graph ends here: {reason}")
 
-        # `add_frames` has made the row. If several have this reason, it is the first that has no moment yet.
+        # `add_frames` has made the row. If several have this reason, it is the first that has no
+        # moment yet.
         for row in self.lists.rows["bytecode"]:
             if row.kind == "break" and not row.at and row.text.endswith(reason):
                 row.at = at
@@ -127,7 +129,9 @@ class CaptureRows:
             self.date_input(node, at)
 
     def add_captured_node(self, node: fx.Node, instruction: Row | None, at: int) -> None:
-        """Add the row of a captured node below its instruction. If that is not known, below its line."""
+        """Add the row of a captured node below its instruction.
+
+        If that is not known, below its line."""
         row = self.lists.add_node("fx", node)
         if instruction:
             row.up = [instruction]
@@ -141,7 +145,9 @@ class CaptureRows:
             row.up = [line] if line else []
 
     def date_input(self, node: fx.Node, at: int) -> None:
-        """Give an input its moment. No instruction makes it: it appears with the first operation that reads it."""
+        """Give an input its moment.
+
+        No instruction makes it: it appears with the first operation that reads it."""
         row = self.lists.nodes[node]
         users = [self.lists.nodes[user] for user in node.users]
 
@@ -149,12 +155,13 @@ class CaptureRows:
         if not row.up and users:
             row.up = list(users[0].up)
 
-    # ---- graphs that capture did not make -----------------------------------------------------------------
+    # ---- graphs that capture did not make --------------------------------------------------------
 
     def captured(self, node: fx.Node) -> Row | None:
         """The row of a captured node.
 
-        A graph with symbolic sizes is copied for each set of sizes. A node of a copy has the row of its original.
+        A graph with symbolic sizes is copied for each set of sizes. A node of a copy has the row of
+        its original.
         """
         if node not in self.lists.nodes:
             for graph in reversed(self.graphs):
@@ -165,7 +172,8 @@ class CaptureRows:
         return self.lists.nodes.get(node)
 
     def add_given(self, graph: fx.Graph) -> None:
-        """The captured graph behind an ATen graph, if torch captured it (`torch.compile(f, backend="course")`).
+        """The captured graph behind an ATen graph, if torch captured it
+        (`torch.compile(f, backend="course")`).
 
         No event told of it. Its nodes know their lines."""
         given = self.unknown_origin(graph)
@@ -194,7 +202,9 @@ class CaptureRows:
         return None
 
     def line(self, at: Location) -> Row:
-        """The row of a line of the program. The first that is asked for brings its whole function."""
+        """The row of a line of the program.
+
+        The first that is asked for brings its whole function."""
         key = at.filename, at.line
         lines = self.lists.lines
         if key not in lines:
@@ -217,8 +227,8 @@ def instructions_of_nodes(
 ) -> dict[fx.Node, Row]:
     """The instruction that made each operation.
 
-    An instruction names the last node that it added. The nodes before it with the same place in the program, and the parts of
-    a result of several, were added by the same instruction."""
+    An instruction names the last node that it added. The nodes before it with the same place in the
+    program, and the parts of a result of several, were added by the same instruction."""
     named = {step.run.node: row_of_run[id(step.run)] for step in walk(run.steps) if step.run.node}
 
     made: dict[fx.Node, Row] = {}

@@ -60,8 +60,8 @@ class Row:
     note: str = ""
     """What stands behind the text: a shape."""
     kind: str = ""
-    """'head' for a heading; 'break', 'input', 'output', 'saved', 'backward', 'extern', 'group' or 'library' for what is drawn
-    in its own way."""
+    """'head' for a heading; 'break', 'input', 'output', 'saved', 'backward', 'extern', 'group' or
+    'library' for what is drawn in its own way."""
     depth: int = 1
     """A row is folded under the nearest row above it that has a smaller depth. A heading has 0."""
     at: int = 0
@@ -83,7 +83,8 @@ class Moment:
 
 
 class Lists:
-    """The rows and moments so far, and by event the rows that one reader has made and another one needs."""
+    """The rows and moments so far, and by event the rows that one reader has made and another one
+    needs."""
 
     def __init__(self) -> None:
         self.rows: dict[str, list[Row]] = {pane: [] for pane in PANES}
@@ -98,7 +99,8 @@ class Lists:
 
     @property
     def next_moment(self) -> int:
-        """The number of the moment that comes next: a heading appears together with the first row below it."""
+        """The number of the moment that comes next: a heading appears together with the first row
+        below it."""
         return len(self.moments)
 
     def moment(self, stage: str, text: str) -> int:

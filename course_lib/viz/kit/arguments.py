@@ -1,6 +1,7 @@
 """The arguments of widgets and pictures, checked before anything is drawn.
 
-In:  a value, and what it should be. Out: the value, or TypeError or ValueError with one sentence: what, where, and what to do.
+In:  a value, and what it should be. Out: the value, or TypeError or ValueError with one sentence:
+     what, where, and what to do.
 """
 
 from __future__ import annotations
@@ -38,8 +39,8 @@ def is_whole(value: Any) -> bool:
 def whole(value: Any, what: str, least: float = -math.inf, most: float = math.inf) -> int:
     """A whole number from `least` to `most`.
 
-    An error says what is asked for, then what was given: 'answer is the number of the right option, 0 to 3, not 7'. `what` is
-    how that sentence begins."""
+    An error says what is asked for, then what was given: 'answer is the number of the right option,
+    0 to 3, not 7'. `what` is how that sentence begins."""
     asked = what
     if math.isfinite(least) and math.isfinite(most):
         asked += f", {least:g} to {most:g}"
@@ -104,7 +105,8 @@ def a_function(value: Any, where: str) -> Any:
 
 
 def attributes(value: Any, names: Sequence[str], what: str) -> Any:
-    """An object that has all these: 'choose_fusion expects a LoopGraph (trace.of(events.Lowered)[0].graph)'."""
+    """An object that has all these: 'choose_fusion expects a LoopGraph
+    (trace.of(events.Lowered)[0].graph)'."""
     if not all(hasattr(value, name) for name in names):
         raise TypeError(f"{what}, not {shown(value)}")
     return value
@@ -117,7 +119,7 @@ def recorded(value: Any, where: str) -> Any:
     )
 
 
-# ---- what the functions of this room take ---------------------------------------------------------------------------
+# ---- what the functions of this room take --------------------------------------------------------
 
 
 @dataclass(frozen=True)
@@ -129,7 +131,8 @@ class Kind:
 
 
 def with_attributes(words: str, *names: str) -> Kind:
-    """An object (no class) that has all these attributes, in its own right: a module answers for what it does not have."""
+    """An object (no class) that has all these attributes, in its own right: a module answers for
+    what it does not have."""
 
     def has_all(value: Any) -> bool:
         return not isinstance(value, type) and all(hasattr(value, name) for name in names)
@@ -206,9 +209,12 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 
 def takes(**kinds: Kind) -> Callable[[F], F]:
-    """Check these arguments before the function begins. An iterator becomes a list, so that it can be read more than once.
+    """Check these arguments before the function begins.
 
-    Raises TypeError with one sentence for an argument of another kind, and ValueError for a number out of range.
+    An iterator becomes a list, so that it can be read more than once.
+
+    Raises TypeError with one sentence for an argument of another kind, and ValueError for a number
+    out of range.
     """
 
     def decorate(function: F) -> F:

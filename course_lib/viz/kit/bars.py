@@ -36,10 +36,11 @@ WHO = re.compile(
 
 
 def who(name: str, ours: str) -> tuple[str, bool]:
-    """The colour of a bar with this name, and whether it belongs to the real torch.compile (dashed).
+    """The colour of a bar with this name, and whether it belongs to the real torch.compile
+    (dashed).
 
-    A name may mention several compilers. The first one counts: 'ours against eager' is ours. Names that mention none are
-    ours, such as our backend 'aot_eager'.
+    A name may mention several compilers. The first one counts: 'ours against eager' is ours. Names
+    that mention none are ours, such as our backend 'aot_eager'.
     """
     first = WHO.search(name)
     if first is None or first["ours"]:

@@ -2,8 +2,8 @@
 
 In:  source text. Out: a `Picture` whose plain form is the source itself.
 
-Pygments splits the text into tokens; their colours (css/code.css) are the visual language's, each mixed with the theme's text
-colour. Without pygments the code is shown without colours.
+Pygments splits the text into tokens; their colours (css/code.css) are the visual language's, each
+mixed with the theme's text colour. Without pygments the code is shown without colours.
 """
 
 from __future__ import annotations
@@ -39,7 +39,9 @@ def code(
     link: str = "",
     caption: str = "",
 ) -> Picture:
-    """`source` with line numbers. `highlight_lines` (from 1) are marked; `title` stands above it and leads to `link`."""
+    """`source` with line numbers.
+
+    `highlight_lines` (from 1) are marked; `title` stands above it and leads to `link`."""
     source = textwrap.dedent(source).rstrip("\n")
     body = ""
     if title:
@@ -77,7 +79,8 @@ def highlighted(source: str, language: str) -> list[str]:
     parts = []
     for token, text in lexer.get_tokens(source):
         kind = token_class(str(token))
-        # A token that runs over several lines (a docstring) is closed and opened again at each line's end.
+        # A token that runs over several lines (a docstring) is closed and opened again at each
+        # line's end.
         pieces = [coloured(piece, kind) for piece in text.split("\n")]
         parts.append("\n".join(pieces))
     return "".join(parts).split("\n")

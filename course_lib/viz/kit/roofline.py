@@ -64,10 +64,11 @@ def roofline(
     *,
     stage: str = "codegen",
 ) -> Picture:
-    """Where kernels stand under the two limits of a machine: `bandwidth` in bytes/s and `peak` in FLOP/s.
+    """Where kernels stand under the two limits of a machine: `bandwidth` in bytes/s and `peak` in
+    FLOP/s.
 
-    A kernel under the slope waits for memory; one under the flat roof, for arithmetic; the distance to
-    the roof is what it leaves unused. Raises ValueError for a number that is not above 0.
+    A kernel under the slope waits for memory; one under the flat roof, for arithmetic; the distance
+    to the roof is what it leaves unused. Raises ValueError for a number that is not above 0.
     """
     positive(bandwidth, "bandwidth, in bytes/s,")
     positive(peak, "peak, in FLOP/s,")
@@ -96,12 +97,14 @@ def roofline(
     return Picture(svg.render(alt), caption, alt, columns(rows))
 
 
-# ---- the axes -------------------------------------------------------------------------------------------------------
+# ---- the axes ------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
 class Axes:
-    """Two logarithmic axes. Their ends are powers of ten: `low` to `high`, and `bottom` to `top`."""
+    """Two logarithmic axes.
+
+    Their ends are powers of ten: `low` to `high`, and `bottom` to `top`."""
 
     low: float
     high: float
@@ -173,7 +176,7 @@ def draw_roof(svg: Svg, axes: Axes, stage: str) -> None:
     svg.text(LEFT + 8, TOP + 12, f"memory {human_bytes(axes.bandwidth)}/s", SMALL)
 
 
-# ---- the kernels and their names ------------------------------------------------------------------------------------
+# ---- the kernels and their names -----------------------------------------------------------------
 
 
 class Spot(NamedTuple):
@@ -262,7 +265,9 @@ class Label:
     spots: list[Spot] = field(default_factory=list)
 
     def takes(self, name: str, spot: Spot) -> bool:
-        """Does this kernel belong here? It has the same name, or both are numbers, at nearly the same place."""
+        """Does this kernel belong here?
+
+        It has the same name, or both are numbers, at nearly the same place."""
         same = self.names == name
         numbers = name.isdigit() and self.names.replace(", ", "").isdigit()
         return (same or numbers) and math.dist(self.spots[0], spot) < SAME_PLACE
@@ -287,11 +292,12 @@ def labels_of(points: Sequence[Point], spots: Sequence[Spot]) -> list[Label]:
     return labels
 
 
-# ---- in words -------------------------------------------------------------------------------------------------------
+# ---- in words ------------------------------------------------------------------------------------
 
 
 def limit(point: Point, bandwidth: float, peak: float) -> str:
-    """What limits this kernel: memory or arithmetic, or neither if it reaches less than a hundredth of what they allow."""
+    """What limits this kernel: memory or arithmetic, or neither if it reaches less than a hundredth
+    of what they allow."""
     if 100 * point.rate < min(peak, point.intensity * bandwidth):
         return "limited by neither"
     return f"limited by {lower(point, bandwidth, peak)}"

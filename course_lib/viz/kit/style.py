@@ -1,9 +1,10 @@
 """The one visual language: colours, fonts, and `Picture`, what every drawing function gives back.
 
-A colour a stage (Okabe–Ito, safe for colour-blind readers), always with a label or a shape beside it. No picture sets its own.
-Text is `currentColor` throughout, so it is whatever the notebook's theme says; fills are translucent tints of a stage's colour;
-coloured text and lines are that colour mixed with `currentColor`. So one picture reads well in a light and in a dark theme,
-without asking which it is.
+A colour a stage (Okabe–Ito, safe for colour-blind readers), always with a label or a shape beside
+it. No picture sets its own. Text is `currentColor` throughout, so it is whatever the notebook's
+theme says; fills are translucent tints of a stage's colour; coloured text and lines are that colour
+mixed with `currentColor`. So one picture reads well in a light and in a dark theme, without asking
+which it is.
 """
 
 from __future__ import annotations
@@ -31,7 +32,8 @@ COLOURS = {
     "eager": "#6B7280",
     "torch.compile": "#475569",
 }
-"""Stage → colour of its lines. Eager is grey; the real torch.compile is dark slate, always with a dashed edge."""
+"""Stage → colour of its lines. Eager is grey; the real torch.compile is dark slate, always with a
+dashed edge."""
 FILLS = {**COLOURS, "codegen": "#F0E442"}
 """Stage → colour of its tints."""
 
@@ -47,7 +49,8 @@ SHEETS = Path(__file__).with_name("css")
 
 @functools.cache
 def sheet(*names: str) -> str:
-    """The CSS of a figure: the colours and fonts as custom properties, `css/figure.css`, and the sheets named."""
+    """The CSS of a figure: the colours and fonts as custom properties, `css/figure.css`, and the
+    sheets named."""
     properties = [f"--cl-{stage.replace('.', '-')}: {colour};" for stage, colour in COLOURS.items()]
     properties += [
         f"--cl-codegen-fill: {FILLS['codegen']};",
@@ -66,7 +69,8 @@ def escape(text: object) -> str:
 
 
 def ink(stage: str, share: int = 55) -> str:
-    """A stage's colour for text and lines: mixed with the theme's own, so that it is darker on light and lighter on dark."""
+    """A stage's colour for text and lines: mixed with the theme's own, so that it is darker on
+    light and lighter on dark."""
     return f"color-mix(in srgb, {COLOURS[stage]} {share}%, currentColor)"
 
 
@@ -74,8 +78,10 @@ def ink(stage: str, share: int = 55) -> str:
 class Picture:
     """A figure that survives in a saved notebook.
 
-    body: one `<svg>`, or HTML; caption: one line that says what to see; alt: the same for someone who cannot.
-    text: the content as plain text, the same on every machine: terminals show it, nbval compares it.
+    body: one `<svg>`, or HTML; caption: one line that says what to see; alt: the same for someone
+    who cannot.
+    text: the content as plain text, the same on every machine: terminals show it, nbval compares
+    it.
     sheets: the style sheets of `css/` that this kind of picture needs.
     """
 
@@ -89,8 +95,9 @@ class Picture:
     def html(self) -> str:
         """The figure as a piece of HTML that stands alone.
 
-        Code hosts, and JupyterLab until a notebook is trusted, take style sheets and drawings out. Then the plain form is
-        what is seen: only the figure's own style sheet hides it and shows the rest."""
+        Code hosts, and JupyterLab until a notebook is trusted, take style sheets and drawings out.
+        Then the plain form is what is seen: only the figure's own style sheet hides it and shows
+        the rest."""
         caption = f"<figcaption>{escape(self.caption)}</figcaption>" if self.caption else ""
         style = f"<style>{sheet(*self.sheets)}</style>"
         plain = f'<pre class="cl-plain">{escape(self.text)}</pre>'
@@ -116,7 +123,9 @@ class Picture:
         return {"text/html": self.html, "text/plain": self.text}
 
     def save(self, path: str | os.PathLike[str]) -> Path:
-        """Write the picture to a file: `.svg` (drawings only), `.html`, or `.txt`. Gives the path back.
+        """Write the picture to a file: `.svg` (drawings only), `.html`, or `.txt`.
+
+        Gives the path back.
 
         Raises ValueError for another suffix, or `.svg` for what is not one drawing."""
         path = Path(path)
@@ -135,8 +144,8 @@ class Picture:
 
 
 def page(body: str, title: str, sheets: tuple[str, ...] = ()) -> str:
-    """A whole HTML page that follows the reader's own light or dark setting; with `sheets`, it has the style sheets for all
-    figures in it."""
+    """A whole HTML page that follows the reader's own light or dark setting; with `sheets`, it has
+    the style sheets for all figures in it."""
     look = "body { color-scheme: light dark; background: Canvas; color: CanvasText; margin: 24px; }"
     look += sheet(*sheets) if sheets else ""
     head = f'<meta charset="utf-8"><meta name="viewport" content="width=device-width"><title>{escape(title)}</title>'
@@ -152,8 +161,8 @@ def standalone_svg(svg: str) -> str:
 
 
 def place(filename: str, line: int | None = None) -> str:
-    """A file as a reader knows it: the cell of a notebook, a file of an installed package from the package on, else its name
-    (an `__init__.py` with its folder)."""
+    """A file as a reader knows it: the cell of a notebook, a file of an installed package from the
+    package on, else its name (an `__init__.py` with its folder)."""
     filename = filename.replace("\\", "/")
     if re.search(r"ipykernel_\d+/|^<ipython-input", filename):
         short = "this notebook"

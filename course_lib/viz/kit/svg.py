@@ -1,7 +1,8 @@
 """Drawing by hand: a list of SVG elements, with the few shapes that the visual language knows.
 
-Presentation attributes rather than CSS classes, so that a drawing keeps its looks where style sheets are removed; arrow heads as
-paths, because markers are found by id and ids clash between the cells of a notebook.
+Presentation attributes rather than CSS classes, so that a drawing keeps its looks where style
+sheets are removed; arrow heads as paths, because markers are found by id and ids clash between the
+cells of a notebook.
 """
 
 from __future__ import annotations
@@ -16,8 +17,9 @@ from course_lib.viz.kit.style import COLOURS, DIM, FILLS, MONO, NORMAL, SANS, SM
 SCROLL_FROM = 1700
 """Drawings taller than this scroll (px)."""
 SHRINKS = 0.7
-"""How much smaller a drawing may become: the smallest letters are then 8 px. JupyterLab has 600 px for it in a window of 800:
-drawings are at most 766 px wide where they can be, for then the letters (11.5 px) stay above 9."""
+"""How much smaller a drawing may become: the smallest letters are then 8 px. JupyterLab has 600 px
+for it in a window of 800: drawings are at most 766 px wide where they can be, for then the letters
+(11.5 px) stay above 9."""
 RIM = "paint-order: stroke; stroke: var(--jp-layout-color0, Canvas); stroke-width: 4px"
 NARROW, WIDE = set("iljtf.,:;'|!()[]{} I1r/"), set("mwMWGOQ@%—→×")
 
@@ -54,7 +56,8 @@ def shorten(
 def middle(
     text: str, width: float, size: float = NORMAL, mono: bool = False, bold: bool = False
 ) -> str:
-    """`text`, cut in its middle: long names often differ at the end, and a sentence ends with what was found."""
+    """`text`, cut in its middle: long names often differ at the end, and a sentence ends with what
+    was found."""
     if text_width(text, size, mono, bold) <= width:
         return text
 
@@ -120,8 +123,8 @@ class Svg:
     ) -> None:
         """A line of text with its baseline at `y`.
 
-        stage: colours it. tip: the whole of what was shortened. rim: a rim in the colour of the page, so that it can be read over
-        lines."""
+        stage: colours it. tip: the whole of what was shortened. rim: a rim in the colour of the
+        page, so that it can be read over lines."""
         attributes = f'x="{n(x)}" y="{n(y)}" font-size="{size:g}" text-anchor="{anchor}"'
         attributes += ' fill="currentColor"'
         if mono:
@@ -156,7 +159,8 @@ class Svg:
         dashed: bool = False,
         tip: str = "",
     ) -> None:
-        """A frame in a stage's colour over a tint of it; without a stage, in the colour of the text."""
+        """A frame in a stage's colour over a tint of it; without a stage, in the colour of the
+        text."""
         place = f'x="{n(x)}" y="{n(y)}" width="{n(width)}" height="{n(height)}" rx="{radius:g}"'
         fill = 'fill="none"'
         if stage and strength:
@@ -244,7 +248,9 @@ class Svg:
         self.path(f"{start} {front}", stage=stage, line=1.3, opacity=1)
 
     def render(self, alt: str) -> str:
-        """The `<svg>` element. In a narrow window it shrinks as far as `least_width` allows, then the window scrolls."""
+        """The `<svg>` element.
+
+        In a narrow window it shrinks as far as `least_width` allows, then the window scrolls."""
         width, height = n(math.ceil(self.width)), n(math.ceil(self.height))
         size = f'width="{width}" height="{height}" viewBox="0 0 {width} {height}"'
         about = f'role="img" aria-label="{escape(alt)}" font-family="{SANS}"'
@@ -261,7 +267,8 @@ class Svg:
 
 
 def stroke(stage: str | None) -> str:
-    """The line colour of a stage: its own, drawn a little towards the text's so that it shows on either theme."""
+    """The line colour of a stage: its own, drawn a little towards the text's so that it shows on
+    either theme."""
     if not stage:
         return 'stroke="currentColor"'
     return f'stroke="{COLOURS[stage]}" style="stroke: {ink(stage, 80)}"'
@@ -301,7 +308,8 @@ def rounded(points: list[tuple[float, float]], radius: float = 8) -> str:
 
 
 def lanes(stretches: Iterable[tuple[float, float, Hashable]]) -> dict[Any, int]:
-    """A lane for each line that runs along a column, from `start` to `end` (start, end, name): the first that is free there."""
+    """A lane for each line that runs along a column, from `start` to `end` (start, end, name): the
+    first that is free there."""
     ordered = [(min(a, b), max(a, b), name) for a, b, name in stretches]
     ordered.sort(key=lambda stretch: stretch[:2])
 

@@ -59,7 +59,7 @@ def html_table(
     return f'<table class="cl-t"><thead><tr>{head}</tr></thead><tbody>\n{lines}\n</tbody></table>'
 
 
-# ---- where a cell may go on in the next line ------------------------------------------------------------------------
+# ---- where a cell may go on in the next line -----------------------------------------------------
 
 NUMBER_AND_UNIT = re.compile(
     r"(?<![\w.,])(-?[\d.,]+) (ns|µs|ms|s|B|[KMG]i?B|×|%|[KMGT]?FLOP(?:/s|/B)?)(?![\w/])"
@@ -72,8 +72,10 @@ SOFT_IN_LONG_NAMES = re.compile(rf"{SOFT.pattern}|[a-z](?=[A-Z])")
 
 
 def unbroken(cell: str) -> str:
-    """A cell (HTML) whose numbers stay with their units. A long name in code may go on in the next line
-    behind an underscore between words or behind a dot, but not in the middle of a word."""
+    """A cell (HTML) whose numbers stay with their units.
+
+    A long name in code may go on in the next line behind an underscore between words or behind a
+    dot, but not in the middle of a word."""
     cell = NUMBER_AND_UNIT.sub("\\1\N{NO-BREAK SPACE}\\2", cell)
     return CODE.sub(_code_with_breaks, cell)
 
@@ -88,8 +90,10 @@ def _name_with_breaks(found: re.Match[str]) -> str:
 
 
 def breakable(name: str) -> str:
-    """A name in a column of words, for HTML. A long one (`call_function`) may go on in the next line;
-    a very long one also before a capital (`ModelForGeneration…`)."""
+    """A name in a column of words, for HTML.
+
+    A long one (`call_function`) may go on in the next line; a very long one also before a capital
+    (`ModelForGeneration…`)."""
     return re.sub(r"[\w.·]{8,}", _word_with_breaks, escape(name))
 
 
@@ -98,7 +102,7 @@ def _word_with_breaks(word: re.Match[str]) -> str:
     return places.sub(r"\g<0><wbr>", word[0])
 
 
-# ---- a table as a picture -------------------------------------------------------------------------------------------
+# ---- a table as a picture ------------------------------------------------------------------------
 
 
 def is_row(row: object) -> bool:

@@ -1,7 +1,8 @@
-"""Whose line is it? What happens deep in a library is told at the line of the program that called it.
+"""Whose line is it? What happens deep in a library is told at the line of the program that called
+it.
 
-In:  an `Unsupported`, or a `Guard`. Out: the same as the program's author sees it: at the author's line and by the name of the
-     call that stands there; the library's own line is a detail.
+In:  an `Unsupported`, or a `Guard`. Out: the same as the program's author sees it: at the author's
+     line and by the name of the call that stands there; the library's own line is a detail.
 """
 
 from __future__ import annotations
@@ -31,12 +32,13 @@ STDLIB = re.compile(
 INNER = re.compile(
     r"\b(?:torch(?:\.[\w<>]+)*\.(?:_\w+|<locals>)[\w.<>]*|TensorBase\.\w+|getitem|setitem)"
 )
-"""Names that no program has written: `torch.functional.boolean_dispatch.<locals>.fn`, `torch._VariableFunctionsClass.x`."""
+"""Names that no program has written: `torch.functional.boolean_dispatch.<locals>.fn`,
+`torch._VariableFunctionsClass.x`."""
 
 
 def own_line(problem: Unsupported) -> Location | None:
-    """The innermost line that is no library's; else, of a library that was compiled itself, the innermost that is not torch's nor
-    Python's."""
+    """The innermost line that is no library's; else, of a library that was compiled itself, the
+    innermost that is not torch's nor Python's."""
     for others in (INSTALLED, STDLIB):
         for call in reversed(problem.stack):
             if not others.match(call.filename):
@@ -52,7 +54,8 @@ def expression(location: Location) -> str:
 
 
 def called(location: Location) -> str:
-    """The function of a marked call as it is written there: 'torch.unique'; of something else, all of it."""
+    """The function of a marked call as it is written there: 'torch.unique'; of something else, all
+    of it."""
     try:
         tree: Any = ast.parse(text := expression(location).strip(), mode="eval").body
     except SyntaxError:
@@ -87,7 +90,8 @@ def as_written(problem: Unsupported) -> Unsupported:
 
 
 def same_break(problem: Unsupported) -> tuple[str, str]:
-    """What two breaks have in common that are one to the reader, although they were met on the way from different lines."""
+    """What two breaks have in common that are one to the reader, although they were met on the way
+    from different lines."""
     original = getattr(problem, "original", problem)
     return str(original.location), original.reason
 
@@ -107,18 +111,22 @@ def way(problem: Unsupported) -> tuple[list[Location], list[Location]]:
     return list(problem.stack[:here]), list(problem.stack[here + 1 :])
 
 
-# ---- functions that have no frame of their own ----------------------------------------------------------------------
+# ---- functions that have no frame of their own ---------------------------------------------------
 
 OURS = called_by_us(len).__code__
-"""The frame in which a compiled function of torch (an optimizer's `step`, `F.gelu`), or one written in C, is called."""
+"""The frame in which a compiled function of torch (an optimizer's `step`, `F.gelu`), or one written
+in C, is called."""
 CALLED: WeakKeyDictionary[Any, tuple[str, Location | None]] = WeakKeyDictionary()
-"""A graph that was captured of such a frame, or the check of its guards → the function's name, and the line that called it."""
+"""A graph that was captured of such a frame, or the check of its guards → the function's name, and
+the line that called it."""
 
 
 def calling() -> tuple[str, Location | None]:
-    """While something is compiled: the name of what `cl.compile` was given, and the line of the program that called it.
+    """While something is compiled: the name of what `cl.compile` was given, and the line of the
+    program that called it.
 
-    "" if what runs was not given to `cl.compile`. None if a head called it: a head runs in the place of a line."""
+    "" if what runs was not given to `cl.compile`. None if a head called it: a head runs in the
+    place of a line."""
     return frames.call_revealed(find_calling)
 
 
@@ -163,7 +171,8 @@ GIVEN = {"compiled_function.<locals>.run": "function", "compiled_module.<locals>
 
 
 def decorated(name: str, given: str) -> str:
-    """What `cl.compile` was given, where the code that runs is a decorator's and tells nothing: `wraps.<locals>.wrapper`."""
+    """What `cl.compile` was given, where the code that runs is a decorator's and tells nothing:
+    `wraps.<locals>.wrapper`."""
     own, outer = name.rpartition(".")[2], given.rpartition(".")[2]
     if "<locals>" in name and own != outer and outer != "<lambda>":
         return given
@@ -184,7 +193,9 @@ STEP = "nothing: what it does to all parameters is compiled apart"
 
 
 class MovedToCall:
-    """Tells events about such a frame by the name of the function, at the line that calls it. Ask it about each event in turn."""
+    """Tells events about such a frame by the name of the function, at the line that calls it.
+
+    Ask it about each event in turn."""
 
     def __init__(self) -> None:
         self.name, self.at = "", None  # type: tuple[str, Location | None]

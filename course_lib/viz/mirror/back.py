@@ -1,11 +1,14 @@
-"""The second half of `cl.mirror`: kernels, bytes and times of both compilers, side by side; and the four ways to combine halves.
+"""The second half of `cl.mirror`: kernels, bytes and times of both compilers, side by side; and the
+four ways to combine halves.
 
 In:  a `Trial`: a function with the arguments of one call, forward only or with a backward.
-Out: `Halves`: for each compiler its kernels and what each fuses, the bytes they move, how long compiling and one call took,
-     and how results and gradients compare with eager's. `ablation` runs capture and back half of both in all combinations.
+Out: `Halves`: for each compiler its kernels and what each fuses, the bytes they move, how long
+     compiling and one call took, and how results and gradients compare with eager's. `ablation`
+     runs capture and back half of both in all combinations.
 
-What torch.compile made is learned in its public ways: the code that `run_and_get_code` returns and the counters of
-`torch._inductor.metrics`. Where a version of torch has them no more, the cell says "not available".
+What torch.compile made is learned in its public ways: the code that `run_and_get_code` returns and
+the counters of `torch._inductor.metrics`. Where a version of torch has them no more, the cell says
+"not available".
 """
 
 from __future__ import annotations
@@ -42,7 +45,9 @@ Wrap = Callable[[Any], Any]
 
 @dataclass
 class Trial:
-    """One call, to be made again and again on equal arguments. With `train`, the backward of the sum of its results follows."""
+    """One call, to be made again and again on equal arguments.
+
+    With `train`, the backward of the sum of its results follows."""
 
     function: Callable[..., Any]
     args: tuple[Any, ...]
@@ -50,7 +55,8 @@ class Trial:
     train: bool = False
 
     def prepare(self, wrap: Wrap) -> Callable[[], Any]:
-        """The call through `wrap(function)`, on copies of the function and of the arguments, ready to be made many times.
+        """The call through `wrap(function)`, on copies of the function and of the arguments, ready
+        to be made many times.
 
         It gives the results and, with `train`, the gradients."""
         args, kwargs = pytree.tree_map_only(torch.Tensor, copied, (self.args, self.kwargs))
@@ -93,7 +99,8 @@ def with_gradient(tree: Any) -> list[torch.Tensor]:
 
 
 def seeded(call: Callable[[], Any]) -> Any:
-    """What a call gives, its random numbers drawn from the same seed; the user's generator stays as it was."""
+    """What a call gives, its random numbers drawn from the same seed; the user's generator stays as
+    it was."""
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(0)
         return call()
@@ -104,7 +111,7 @@ def itself(function: Any) -> Any:
     return function
 
 
-# ---- comparing results ----------------------------------------------------------------------------------------------
+# ---- comparing results ---------------------------------------------------------------------------
 
 
 def verdict(got: Any, wanted: Any) -> str:
@@ -131,7 +138,7 @@ def largest_difference(got: Any, wanted: Any) -> float:
     return max(differences, default=0.0)
 
 
-# ---- both compilers side by side ------------------------------------------------------------------------------------
+# ---- both compilers side by side -----------------------------------------------------------------
 
 
 @dataclass
@@ -192,7 +199,9 @@ class Halves:
 
     @property
     def picture(self) -> Picture:
-        """The numbers, and below them the kernels. Times are no part of the text: they are never twice the same."""
+        """The numbers, and below them the kernels.
+
+        Times are no part of the text: they are never twice the same."""
         sides = (self.ours, self.theirs)
         header = ("", *(side.name for side in sides))
         kernels_header = [f"kernels of {side.name}" for side in sides]
@@ -225,7 +234,9 @@ class Halves:
 
 
 def halves(trial: Trial) -> Halves:
-    """Make the call through both compilers and in eager. Resets `torch._dynamo` before and after."""
+    """Make the call through both compilers and in eager.
+
+    Resets `torch._dynamo` before and after."""
     expected = trial.run(itself)
     calls: dict[str, Callable[[], Any]] = {"eager": trial.prepare(itself)}
     ours = our_half(trial, expected, calls)
@@ -258,7 +269,8 @@ def our_half(trial: Trial, expected: Any, calls: dict[str, Callable[[], Any]]) -
 
 
 def their_half(trial: Trial, expected: Any, calls: dict[str, Callable[[], Any]]) -> Half:
-    """TorchInductor's kernels, from the code that it printed; the call that is ready to be timed is put into `calls`."""
+    """TorchInductor's kernels, from the code that it printed; the call that is ready to be timed is
+    put into `calls`."""
     half = Half("torch.compile")
     torch._dynamo.reset()
     try:
@@ -290,7 +302,9 @@ def their_half(trial: Trial, expected: Any, calls: dict[str, Callable[[], Any]])
 
 @contextlib.contextmanager
 def counting_bytes(log: logging.Logger) -> Iterator[None]:
-    """TorchInductor counts bytes only for those who read this log. They are read here, and nothing is printed."""
+    """TorchInductor counts bytes only for those who read this log.
+
+    They are read here, and nothing is printed."""
     level, propagate, handlers = log.level, log.propagate, log.handlers
     log.propagate, log.handlers = False, [logging.NullHandler()]
     log.setLevel(logging.INFO)
@@ -304,7 +318,8 @@ def counting_bytes(log: logging.Logger) -> Iterator[None]:
 def first_call(
     half: Half, trial: Trial, wrap: Wrap, expected: Any, calls: dict[str, Callable[[], Any]]
 ) -> None:
-    """Compile, call once and compare: notes the outcome in `half`, and in `calls` the compiled call (unless it raised)."""
+    """Compile, call once and compare: notes the outcome in `half`, and in `calls` the compiled call
+    (unless it raised)."""
     call = trial.prepare(wrap)
     start = time.perf_counter()
     try:
@@ -320,19 +335,22 @@ def first_call(
 
 
 def kernels_in(source: str) -> list[str]:
-    """The kernels and library calls in code that TorchInductor generated, in the order in which they run."""
+    """The kernels and library calls in code that TorchInductor generated, in the order in which
+    they run."""
     start = max(source.find("def call("), 0)
     call = source[start:].partition("\nrunner = ")[0]
     return THEIR_KERNEL.findall(call)
 
 
-# ---- timing ---------------------------------------------------------------------------------------------------------
+# ---- timing --------------------------------------------------------------------------------------
 
 
 def interleaved(
     calls: Mapping[Any, Callable[[], Any]], rounds: int = 7, seconds: float = 0.003
 ) -> dict[Any, float]:
-    """Seconds for one call of each: the median of rounds in which all take turns. (Lesson 13 measures with more care.)"""
+    """Seconds for one call of each: the median of rounds in which all take turns.
+
+    (Lesson 13 measures with more care.)"""
     took: dict[Any, list[float]] = {name: [] for name in calls}
     with silent():
         times = {name: how_often(call, seconds) for name, call in calls.items()}
@@ -368,11 +386,12 @@ def silent() -> Iterator[None]:
         logging.disable(disabled)
 
 
-# ---- the halves, exchanged ------------------------------------------------------------------------------------------
+# ---- the halves, exchanged -----------------------------------------------------------------------
 
 
 def course(gm: torch.fx.GraphModule, example_inputs: list[torch.Tensor]) -> Callable[..., Any]:
-    """Our back half under torch's capture: `torch.compile(f, backend="course")` (registered as an entry point)."""
+    """Our back half under torch's capture: `torch.compile(f, backend="course")` (registered as an
+    entry point)."""
     if not all(isinstance(one, (torch.Tensor, torch.SymInt, int)) for one in example_inputs):
         return fall_back(gm, "torch's capture gave it inputs that are neither tensors nor sizes")
     # TorchDynamo makes a tensor of a float that has changed, and reads the number out of it.
@@ -404,7 +423,8 @@ COMBINATIONS: dict[tuple[str, str], Wrap] = {
 
 @dataclass
 class Ablation:
-    """One call through each combination: seconds of the first call and of one call, and how the result compares."""
+    """One call through each combination: seconds of the first call and of one call, and how the
+    result compares."""
 
     first: dict[tuple[str, str], float] = field(default_factory=dict)
     seconds: dict[tuple[str, str], float] = field(default_factory=dict)
@@ -443,8 +463,9 @@ class Ablation:
 def ablation(
     function: Callable[..., Any], *args: Any, train: bool = False, **kwargs: Any
 ) -> Ablation:
-    """`function(*args, **kwargs)` through the four combinations of capture and back half, to tell which half a difference comes
-    from: {ours, TorchDynamo} × {ours, TorchInductor}. Resets `torch._dynamo` before and after."""
+    """`function(*args, **kwargs)` through the four combinations of capture and back half, to tell
+    which half a difference comes from: {ours, TorchDynamo} × {ours, TorchInductor}. Resets
+    `torch._dynamo` before and after."""
     a_function(function, "ablation")
     trial, result = Trial(function, args, kwargs, train), Ablation()
     expected = trial.run(itself)

@@ -1,4 +1,5 @@
-"""Where compile time went: a flame bar, the whole on top, below it the functions, below each the stages it passed through.
+"""Where compile time went: a flame bar, the whole on top, below it the functions, below each the
+stages it passed through.
 
 In:  a `Recording`. Out: a `Picture`; widths are seconds.
 In PyTorch: `torch._dynamo.utils.compile_times()`, and `TORCH_COMPILE_CPROFILE`.
@@ -20,7 +21,8 @@ from course_lib.viz.report.compiles import by_stage
 COLOUR = {timer: room.name for room in ROOMS for timer in room.timers} | {"build": "codegen"}
 """Stage as it is timed → the stage of the visual language."""
 WIDE, ROW, LEAST = 760.0, 27.0, 0.004
-"""px: width and height of a row. What takes less than the share `LEAST` of the whole is drawn in one box with the like of it."""
+"""px: width and height of a row. What takes less than the share `LEAST` of the whole is drawn in
+one box with the like of it."""
 
 
 @dataclass

@@ -1,7 +1,9 @@
-"""What is known of one compile: why it was made, what was captured, and what the back half made of it.
+"""What is known of one compile: why it was made, what was captured, and what the back half made of
+it.
 
 In:  the events of a run, read by `compile_reader`.
-Out: `Compile`, with a `Build` for each time that the back half ran, and in it a `Program` for each ATen graph.
+Out: `Compile`, with a `Build` for each time that the back half ran, and in it a `Program` for each
+ATen graph.
 In PyTorch: `torch/_dynamo/utils.py`, `CompilationMetrics`.
 """
 
@@ -39,7 +41,8 @@ class Program:
 
 @dataclass
 class Build:
-    """What the back half made of one captured graph, once: of a graph with symbolic sizes there may be several."""
+    """What the back half made of one captured graph, once: of a graph with symbolic sizes there may
+    be several."""
 
     joint: Any = None
     partition: Any = None
@@ -73,7 +76,8 @@ class Build:
 
     @property
     def first_line(self) -> str:
-        """'model.py:12', the first line of the program in the captured graph; '' if none is known."""
+        """'model.py:12', the first line of the program in the captured graph; '' if none is
+        known."""
         if self.captured is None:
             return ""
         for node in self.captured.nodes:
@@ -114,17 +118,21 @@ class Compile:
     own_seconds: dict[str, float] = field(default_factory=dict)
     entries: int = 1
     in_eager: str = ""
-    """Why calls run in eager after all: the recompile limit, or a guard that does not hold for the call it was made from."""
+    """Why calls run in eager after all: the recompile limit, or a guard that does not hold for the
+    call it was made from."""
     raised: Any = None
-    """The `Unsupported` that the program got as an error (`fullgraph=True`): then nothing runs, in eager or otherwise."""
+    """The `Unsupported` that the program got as an error (`fullgraph=True`): then nothing runs, in
+    eager or otherwise."""
     alike: int = 0
     """So many later calls ran in eager for the same reason; they are not listed."""
     later: list[tuple[Any, int]] = field(default_factory=list)
-    """What failed in those: each guard's first `GuardFailed`, and at how many calls it failed in all."""
+    """What failed in those: each guard's first `GuardFailed`, and at how many calls it failed in
+    all."""
     caller: Compile | None = None
     """What ran in eager and called this: why it is a frame of its own."""
     called_at: Any = None
-    """The line of the program that called it, if that is known; `behind`: because a graph ended there."""
+    """The line of the program that called it, if that is known; `behind`: because a graph ended
+    there."""
     behind: bool = False
     given: str = ""
     """The name of what `cl.compile` was given, where the code's own name is a decorator's."""
@@ -169,7 +177,8 @@ class Compile:
 
     @property
     def by_itself(self) -> str:
-        """Why the function is compiled by itself, and not within what called it; '' if the program calls it."""
+        """Why the function is compiled by itself, and not within what called it; '' if the program
+        calls it."""
         caller = self.caller
         if caller is None:
             return ""
@@ -191,7 +200,8 @@ class Compile:
 
     @property
     def goes_on(self) -> bool:
-        """Did a graph break come before any operation, so that there is no graph, and a resume function goes on behind it?"""
+        """Did a graph break come before any operation, so that there is no graph, and a resume
+        function goes on behind it?"""
         nothing_wrong = not self.raised and not self.in_eager
         without_graph = self.result is None and bool(self.problems)
         return nothing_wrong and without_graph and "guards" in self.own_seconds

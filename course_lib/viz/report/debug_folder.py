@@ -1,13 +1,15 @@
 """Each stage of every compiled graph as files: what `options={"trace.enabled": True}` writes.
 
-In:  a backend. Out: the same backend, which writes a folder for each program (forward, backward) that it compiles, below
-`course_debug/run_<time>_<process>/` in the current folder, or below `$COURSE_DEBUG_DIR`:
+In:  a backend. Out: the same backend, which writes a folder for each program (forward, backward)
+that it compiles, below `course_debug/run_<time>_<process>/` in the current folder, or below
+`$COURSE_DEBUG_DIR`:
 
     model_0/captured.py            the captured graph as Python
     model_0/aten.py                the same in ATen operators, forward or backward
     model_0/loops_before_fusion.txt, kernels_after_fusion.txt (with every decision and its reason), memory.txt
     model_0/output_code.txt        kernels and wrapper as they run
-    model_0/graph_diagram.svg      what was fused, if `trace.graph_diagram` asks for it (.html if it is very large)
+    model_0/graph_diagram.svg      what was fused, if `trace.graph_diagram` asks for it (.html if it
+                                   is very large)
 
 In PyTorch: `torch/_inductor/debug.py` (`DebugContext`, `DebugFormatter`), `torch_compile_debug/`.
 """
@@ -104,7 +106,8 @@ class DebugFolder:
 def traced(backend: Callable[..., Any], diagram: bool) -> Callable[..., Any]:
     """The backend, with all that it compiles written to a folder.
 
-    A graph with symbolic sizes is compiled when it is called, so the events of calls are heard as well."""
+    A graph with symbolic sizes is compiled when it is called, so the events of calls are heard as
+    well."""
     folder = DebugFolder(diagram)
 
     def compile_traced(gm: Any, inputs: Any) -> Callable[..., Any]:

@@ -36,7 +36,7 @@ def link(compile: Compile) -> str:
     return f'<a href="#c{compile.number}">{breakable(compile.title)}</a>'
 
 
-# ---- graph breaks ---------------------------------------------------------------------------------------------------
+# ---- graph breaks --------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
@@ -52,7 +52,8 @@ def breaks_of(compiles: list[Compile]) -> list[Break]:
 
 
 def first_own(met: list[Break]) -> Break:
-    """The first time that this break was met at a line of the program itself; if there is none, the first time."""
+    """The first time that this break was met at a line of the program itself; if there is none, the
+    first time."""
     for one in met:
         if is_own(one.problem.location):
             return one
@@ -82,11 +83,13 @@ def reached(problem: Any) -> str:
     return "; ".join(parts)
 
 
-# ---- guards ---------------------------------------------------------------------------------------------------------
+# ---- guards --------------------------------------------------------------------------------------
 
 
 def because(guard: Any, compile: Compile | None = None) -> str:
-    """The line that made a guard necessary. For one of a library, the program's line that called it, if `compile` knows."""
+    """The line that made a guard necessary.
+
+    For one of a library, the program's line that called it, if `compile` knows."""
     cause = cause_of(guard)
     at = compile.called_at if compile else None
     if cause and at and not is_own(cause):
@@ -102,7 +105,8 @@ def because(guard: Any, compile: Compile | None = None) -> str:
 
 
 def line_of_guard(cause: Any, compile: Compile) -> str:
-    """The line that made a guard, for a table; for one of a library, the program's line that called it too."""
+    """The line that made a guard, for a table; for one of a library, the program's line that called
+    it too."""
     if not cause:
         return arguments_of(compile)
 
@@ -114,7 +118,9 @@ def line_of_guard(cause: Any, compile: Compile) -> str:
 
 
 def arguments_of(compile: Compile) -> str:
-    """In place of a line: the guard tests an argument. No line asks for that; each tensor and number that a call passes is tested."""
+    """In place of a line: the guard tests an argument.
+
+    No line asks for that; each tensor and number that a call passes is tested."""
     if ", from line " in compile.title:
         return f"what was at hand where <code>{escape(compile.title)}</code> begins"
 

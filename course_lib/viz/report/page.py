@@ -1,10 +1,11 @@
 """The trace report: one HTML file about everything that was compiled in a run.
 
 In:  a `Recording`, and what is known about the run (`Run`).
-Out: a page without network. First what a person asks first (`findings.py`): which line broke a graph, which guard failed and
-     which line made it, what was compiled again and why. Then tables (`tables.py`): where compile time went, which kernel came
-     from which line. Then every compile as a tree (`tree_section.py`); of a large run, packed (`packed`): a tenth of the bytes,
-     and the first part is seen at once.
+Out: a page without network. First what a person asks first (`findings.py`): which line broke a
+     graph, which guard failed and which line made it, what was compiled again and why. Then tables
+     (`tables.py`): where compile time went, which kernel came from which line. Then every compile
+     as a tree (`tree_section.py`); of a large run, packed (`packed`): a tenth of the bytes, and the
+     first part is seen at once.
 In PyTorch: `tlparse`.
 """
 
@@ -49,7 +50,8 @@ CONTENTS = {
 }  # fmt: skip
 NO_CALLS = "<p>Only compiles were recorded. Within <code>with cl.record(folder):</code> calls are, too.</p>"
 PACKED_FROM = 1_000_000
-"""Characters. A shorter tree stands on the page as it is; a longer one is packed, and a script on the page unpacks it."""
+"""Characters. A shorter tree stands on the page as it is; a longer one is packed, and a script on
+the page unpacks it."""
 UNPACK = Path(__file__).with_name("unpack.js")
 
 
@@ -106,7 +108,9 @@ def sections(recording: Recording, compiles: list[Compile], drawings: bool) -> l
 
 
 def section(name: str, title: str, make: Callable[[], str]) -> str:
-    """A part of the page. What cannot be shown is told; a report never ends the program that it is about."""
+    """A part of the page.
+
+    What cannot be shown is told; a report never ends the program that it is about."""
     try:
         body = make()
     except Exception as error:
@@ -116,10 +120,11 @@ def section(name: str, title: str, make: Callable[[], str]) -> str:
 
 
 def packed(part: str) -> str:
-    """A part of the page; a large one compressed, and put in its place as soon as the rest is on the screen.
+    """A part of the page; a large one compressed, and put in its place as soon as the rest is on
+    the screen.
 
-    The same words come again and again there (a kernel for each layer, a guard for each parameter): the browser's own gzip says
-    each once."""
+    The same words come again and again there (a kernel for each layer, a guard for each parameter):
+    the browser's own gzip says each once."""
     if len(part) < PACKED_FROM:
         return part
 
@@ -135,7 +140,9 @@ def packed(part: str) -> str:
 def write_report(
     recording: Recording, path: Path, run: Run | None = None, drawings: bool = True
 ) -> Path:
-    """Write the page to a file; who reads it meanwhile sees the last one whole. Gives the path back."""
+    """Write the page to a file; who reads it meanwhile sees the last one whole.
+
+    Gives the path back."""
     text = report(recording, run, drawings)
     path.parent.mkdir(parents=True, exist_ok=True)
 
@@ -145,7 +152,7 @@ def write_report(
     return path
 
 
-# ---- the head -------------------------------------------------------------------------------------------------------
+# ---- the head ------------------------------------------------------------------------------------
 
 
 def head(run: Run, compiles: list[Compile]) -> str:
@@ -197,7 +204,9 @@ def summary(compiles: list[Compile], run: Run) -> str:
 
 
 def how_it_ended(error: BaseException) -> str:
-    """A traceback's last frames. What capture cannot do is no fault of its own code: then the program's frames only."""
+    """A traceback's last frames.
+
+    What capture cannot do is no fault of its own code: then the program's frames only."""
     told = traceback.TracebackException.from_exception(error)
     if isinstance(error, Unsupported):
         ours, torchs = str(Path(events.__file__).parent), str(Path(torch.__file__).parent)

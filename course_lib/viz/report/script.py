@@ -1,10 +1,11 @@
 """Run a script that knows nothing of this library, with its compiles recorded.
 
-    python -m course_lib.viz.report.script [--torch-compile] script.py [arguments]        (`course report` does this)
+    python -m course_lib.viz.report.script [--torch-compile] script.py [arguments]        (`course report`
+                                                                                          does this)
 
-In:  a script, or `-m module`, and its arguments. Out: what the script does; `COURSE_TRACE` says where the report goes.
-With `--torch-compile`, `torch.compile` in it means `cl.compile`; not so in processes that the script starts anew
-(`multiprocessing` with "spawn").
+In:  a script, or `-m module`, and its arguments. Out: what the script does; `COURSE_TRACE` says
+where the report goes. With `--torch-compile`, `torch.compile` in it means `cl.compile`; not so in
+processes that the script starts anew (`multiprocessing` with "spawn").
 """
 
 from __future__ import annotations
@@ -20,7 +21,9 @@ TAKE_OVER = "--torch-compile"
 
 
 def take_over() -> None:
-    """From now on `torch.compile` is `cl.compile`. Backends and options that only torch has are left out."""
+    """From now on `torch.compile` is `cl.compile`.
+
+    Backends and options that only torch has are left out."""
     import torch
 
     import course_lib as cl

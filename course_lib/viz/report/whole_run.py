@@ -2,10 +2,12 @@
 
     COURSE_TRACE=dir python script.py        or        course report script.py        or        with cl.record("dir"): ...
 
-In:  a folder. Out: `dir/report.html`, and `dir/report-PID.html` for each other process that compiled something.
+In:  a folder. Out: `dir/report.html`, and `dir/report-PID.html` for each other process that
+     compiled something.
 
-A program may crash, fork, or be ended from outside. So a first version is written soon after the first compile and again from
-time to time (without drawings, and never for more than a tenth of the run's time); the whole one when Python ends.
+A program may crash, fork, or be ended from outside. So a first version is written soon after the
+first compile and again from time to time (without drawings, and never for more than a tenth of the
+run's time); the whole one when Python ends.
 In PyTorch: `TORCH_TRACE=dir`, then `tlparse dir`.
 """
 
@@ -25,7 +27,8 @@ from course_lib.viz.recording import Recording
 from course_lib.viz.report.page import Run, command_line, how_it_ended, write_report
 
 SHARE = 10
-"""Between two reports of an unfinished run passes at least so many times the time that writing the last one took."""
+"""Between two reports of an unfinished run passes at least so many times the time that writing the
+last one took."""
 FIRST_PROCESS = "COURSE_TRACE_PROCESS"
 """The environment variable that tells child processes which process the run began with."""
 
@@ -72,7 +75,9 @@ class Session:
         return path
 
     def finish(self) -> None:
-        """The run has ended: write the whole report. A child process that compiled nothing writes none."""
+        """The run has ended: write the whole report.
+
+        A child process that compiled nothing writes none."""
         if self.run.finished:
             return
         self.run.finished = True
@@ -82,7 +87,9 @@ class Session:
             print(f"course_lib: the compile report is {path}{compiled}", file=sys.stderr)
 
     def restart(self) -> None:
-        """In a forked child: begin an empty recording. The parent tells what happened before the fork."""
+        """In a forked child: begin an empty recording.
+
+        The parent tells what happened before the fork."""
         self.recording = Recording()
         self.run = Run(self.run.command, finished=False)
         self.began, self.next_write = time.perf_counter(), 0.0
@@ -102,7 +109,9 @@ class Session:
 
 
 def start(folder: str) -> Session:
-    """Record until the program ends. Called when `course_lib` is imported and `COURSE_TRACE` is set."""
+    """Record until the program ends.
+
+    Called when `course_lib` is imported and `COURSE_TRACE` is set."""
     session = Session(folder, command_line())
     session.listening.enter_context(events.listener(session.note))
     session.watch_errors()

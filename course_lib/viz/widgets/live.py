@@ -1,9 +1,11 @@
 """A picture in place of a widget: where no widget can live, and in a saved notebook.
 
-In:  a `picture` (a figure that needs nothing) and a `widget` (its live form, which needs a browser and anywidget).
-Out: what a notebook's cell shows. JupyterLab prefers a widget to a picture. Once the kernel is gone it finds no widget, and
-shows an error in place of the picture. So the cell's output there is the picture alone, with a name in it. As long as there is a
-kernel that has the widget, live.js finds that name in the page and puts the live form in its place.
+In:  a `picture` (a figure that needs nothing) and a `widget` (its live form, which needs a browser
+     and anywidget).
+Out: what a notebook's cell shows. JupyterLab prefers a widget to a picture. Once the kernel is gone
+it finds no widget, and shows an error in place of the picture. So the cell's output there is the
+picture alone, with a name in it. As long as there is a kernel that has the widget, live.js finds
+that name in the page and puts the live form in its place.
 In PyTorch there is no such thing.
 """
 
@@ -23,7 +25,8 @@ ENDING = "export default { render };"
 
 
 class Live:
-    """Base of what has two forms: `widget`, which needs a browser and anywidget, and `picture`, which needs nothing."""
+    """Base of what has two forms: `widget`, which needs a browser and anywidget, and `picture`,
+    which needs nothing."""
 
     picture: Any
     widget: Any
@@ -44,7 +47,8 @@ class Live:
 
 
 def page_finds_its_widgets() -> bool:
-    """Whether the page is JupyterLab's or Notebook's, which knows of every widget as soon as the kernel makes it.
+    """Whether the page is JupyterLab's or Notebook's, which knows of every widget as soon as the
+    kernel makes it.
 
     VS Code and Colab load what draws widgets only where an output says that it is one."""
     session = os.environ.get("JPY_SESSION_NAME", "")

@@ -1,10 +1,12 @@
-"""A tile that moves over the tensor it covers: which program has which elements, and which of its lanes are masked.
+"""A tile that moves over the tensor it covers: which program has which elements, and which of its
+lanes are masked.
 
 In:  the shape of a small tensor, (n,) or (rows, columns), and that of a tile.
-Out: `MoveTile`: a tile to drag, and a slider, where widgets live; in a saved notebook the last tile, and all of them as text.
-     A number is a place in memory.
+Out: `MoveTile`: a tile to drag, and a slider, where widgets live; in a saved notebook the last
+     tile, and all of them as text. A number is a place in memory.
 
-A vector has a program for each tile. A matrix has a program for each ROWS rows, which walks along them in steps of COLUMNS.
+A vector has a program for each tile. A matrix has a program for each ROWS rows, which walks along
+them in steps of COLUMNS.
 """
 
 from __future__ import annotations
@@ -27,7 +29,9 @@ BOTH_ALIKE = "shape and tile are both (n,) or both (rows, columns)"
 
 
 class MoveTile(Live):
-    """One tile after the other. `tiles` has the first row and column of each, in the order of programs and their steps."""
+    """One tile after the other.
+
+    `tiles` has the first row and column of each, in the order of programs and their steps."""
 
     def __init__(self, shape: tuple[int, ...], tile: tuple[int, ...]) -> None:
         shape = tuple(several(shape, BOTH_ALIKE))

@@ -1,10 +1,13 @@
-"""A question to answer before running: `guess = viz.Predict("…?", ["…", "…"], answer=1, because="…")`, later `guess.score()`.
+"""A question to answer before running:
+`guess = viz.Predict("…?", ["…", "…"], answer=1, because="…")`, later `guess.score()`.
 
 In:  a question, its options, the number of the right one (from 0), and one sentence that says why.
-Out: `Predict`, shown as radio buttons where widgets live and as a list everywhere else; `score` gives a `Picture`.
+Out: `Predict`, shown as radio buttons where widgets live and as a list everywhere else; `score`
+     gives a `Picture`.
 
-Choosing happens in the browser: the page sends the choice to the kernel and asks nothing of it, so a notebook that runs with
-nobody watching goes on and says "not answered yet". Text between `backticks` is shown as code.
+Choosing happens in the browser: the page sends the choice to the kernel and asks nothing of it, so
+a notebook that runs with nobody watching goes on and says "not answered yet". Text between
+`backticks` is shown as code.
 """
 
 from __future__ import annotations
@@ -24,7 +27,9 @@ SCRIPT = Path(__file__).with_name("predict.js")
 
 
 class Predict(Live):
-    """A multiple-choice question. `choice` is the number of the option chosen, None before; without widgets, set it."""
+    """A multiple-choice question.
+
+    `choice` is the number of the option chosen, None before; without widgets, set it."""
 
     def __init__(self, question: str, options: Sequence[str], answer: int, because: str) -> None:
         self.question = text(question, "the question of Predict")
@@ -63,7 +68,9 @@ class Predict(Live):
             self.widget.choice = number
 
     def score(self) -> Picture:
-        """The choice beside the answer, and why. Where nothing was chosen, the answer is folded away."""
+        """The choice beside the answer, and why.
+
+        Where nothing was chosen, the answer is folded away."""
         told = f"The answer is {self.option(self.answer)}. {self.because}"
         if self.choice is None:
             kind = "open"

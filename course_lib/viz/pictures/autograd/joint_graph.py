@@ -1,10 +1,14 @@
-"""A joint graph cut in two: forward on the left, backward on the right, and between them what is kept.
+"""A joint graph cut in two: forward on the left, backward on the right, and between them what is
+kept.
 
-In:  a `Partition` (`trace.joint()` finds it), whose two graphs' nodes know the captured operation that they came from.
-Out: a `Picture`. Forward runs down the left side, backward comes up the right side, so an operation stands beside its
-     gradient. A cylinder on the line of the minimum cut is a tensor that is kept in between; a dashed box is forward work that is
-     done again in backward instead. A large graph shows one box for each captured operation, or for each module.
-In PyTorch: `torch/_functorch/partitioners.py` (`draw_joint_graph`; `AOT_PARTITIONER_DEBUG=1` tells the cut in words).
+In:  a `Partition` (`trace.joint()` finds it), whose two graphs' nodes know the captured operation
+     that they came from.
+Out: a `Picture`. Forward runs down the left side, backward comes up the right side, so an operation
+     stands beside its gradient. A cylinder on the line of the minimum cut is a tensor that is kept
+     in between; a dashed box is forward work that is done again in backward instead. A large graph
+     shows one box for each captured operation, or for each module.
+In PyTorch: `torch/_functorch/partitioners.py` (`draw_joint_graph`; `AOT_PARTITIONER_DEBUG=1` tells
+the cut in words).
 """
 
 from __future__ import annotations
@@ -38,7 +42,8 @@ def joint_graph(
     """The two halves of a joint graph and what is kept between them.
 
     signature: the joint graph's `Signature`; with it, gradients have names.
-    detail: one of `DETAILS`; None chooses by size. Raises ValueError for a `detail` that there is not."""
+    detail: one of `DETAILS`; None chooses by size. Raises ValueError for a `detail` that there is
+    not."""
     if detail not in (None, *DETAILS):
         raise ValueError(f"detail must be one of {', '.join(DETAILS)}, got {shown(detail)}")
 
@@ -75,7 +80,8 @@ def as_table(sides: Sides) -> str:
 
 
 def sides_of(partition: Any, signature: Any, detail: str | None) -> Sides:
-    """Both sides in the detail that is asked for; else in the finest in which they are not too long."""
+    """Both sides in the detail that is asked for; else in the finest in which they are not too
+    long."""
     for level in [detail] if detail else DETAILS:
         sides = Sides(partition, signature, level)
         longest = max(len(sides.column("left")), len(sides.column("right")))
@@ -122,7 +128,8 @@ def operators(gm: Any) -> str:
 
 
 def without_recomputing(partition: Any) -> float:
-    """Bytes that forward would have to keep if backward computed nothing again: what backward's own operators read of forward."""
+    """Bytes that forward would have to keep if backward computed nothing again: what backward's own
+    operators read of forward."""
     again = {node.name for node in partition.recomputed}
     forward = {node.name: node for node in (*partition.forward.graph.nodes, *partition.recomputed)}
 

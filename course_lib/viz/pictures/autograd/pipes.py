@@ -1,7 +1,10 @@
-"""A minimum cut as pipes: each tensor as wide as its bytes, from what cannot be computed again to backward.
+"""A minimum cut as pipes: each tensor as wide as its bytes, from what cannot be computed again to
+backward.
 
-In:  a small graph in plain words: sizes, what each is made of, which may be computed again, which backward reads, which are kept.
-Out: a `Picture`. All pipes lie in a row, from left to right in the order of the graph; what is kept is cut.
+In:  a small graph in plain words: sizes, what each is made of, which may be computed again, which
+     backward reads, which are kept.
+Out: a `Picture`. All pipes lie in a row, from left to right in the order of the graph; what is kept
+is cut.
 In PyTorch: `torch/_functorch/partitioners.py`, `solve_min_cut`.
 """
 
@@ -111,7 +114,7 @@ def check_names(names: Iterable[str], sizes: Mapping[str, float]) -> None:
             raise LookupError(f"pipes knows no tensor '{name}'; there are {known}")
 
 
-# ---- the drawing ----------------------------------------------------------------------------------------------------
+# ---- the drawing ---------------------------------------------------------------------------------
 
 
 def left_of(column: int) -> float:

@@ -1,4 +1,5 @@
-"""One graph break in full: why, the line with a caret, the instruction among its neighbours, the calls that led there, what to do.
+"""One graph break in full: why, the line with a caret, the instruction among its neighbours, the
+calls that led there, what to do.
 
 In:  a `Recording`, or an `Unsupported`. Out: a `Picture`.
 """
@@ -22,7 +23,9 @@ CAPTION = (
 
 @takes(recording=RECORDED)
 def break_card(recording: Recording, index: int = 0) -> Picture:
-    """All that is known about one graph break. Raises LookupError if there is none of that number."""
+    """All that is known about one graph break.
+
+    Raises LookupError if there is none of that number."""
     problems = recording.graph_breaks
     index = whole(index, "a graph break is asked for by its number")
     if not -len(problems) <= index < len(problems):

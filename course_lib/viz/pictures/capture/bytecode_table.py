@@ -1,9 +1,10 @@
 """What the symbolic interpreter did, one row an instruction.
 
 In:  a `Recording` of a capture (or just a function, for plain bytecode).
-Out: a table: the user's source line, once; under it the instructions it became, the stack after each (its top at the right; what
-     was taken off is dashed, what was put on is filled), and the FX node that the instruction added. A call that was followed is
-     indented under the instruction that made it.
+Out: a table: the user's source line, once; under it the instructions it became, the stack after
+     each (its top at the right; what was taken off is dashed, what was put on is filled), and the
+     FX node that the instruction added. A call that was followed is indented under the instruction
+     that made it.
 """
 
 from __future__ import annotations
@@ -56,8 +57,8 @@ class Step:
 
 @dataclass
 class FrameRun:
-    """One attempt to capture a frame: its steps, the graph that it gave, and the `Unsupported` that ended it. A frame that
-    ended in a graph break has both."""
+    """One attempt to capture a frame: its steps, the graph that it gave, and the `Unsupported` that
+    ended it. A frame that ended in a graph break has both."""
 
     name: str
     steps: list[Step]
@@ -109,7 +110,8 @@ def frame_runs(recording: Recording) -> list[FrameRun]:
 
 
 def nest(flat: list[events.InstructionRun]) -> list[Step]:
-    """Instructions in the order in which they finished, as a tree: a call is reported after what it called."""
+    """Instructions in the order in which they finished, as a tree: a call is reported after what it
+    called."""
     levels: dict[int, list[Step]] = {}
     for run in flat:
         inside = [
@@ -123,7 +125,8 @@ def nest(flat: list[events.InstructionRun]) -> list[Step]:
 
 
 def unfinished(last: events.InstructionRun, inner: events.InstructionRun) -> events.InstructionRun:
-    """Stands for a call instruction that was never reported, because capture stopped inside of it."""
+    """Stands for a call instruction that was never reported, because capture stopped inside of
+    it."""
     return replace(last, offset=-1, op="CALL", arg=inner.function, before=last.after, node="")
 
 
@@ -132,7 +135,8 @@ def find_run(
 ) -> FrameRun:
     """The frame to show: by name, by number, by the function itself; None for the first.
 
-    Raises LookupError with the names there are; TypeError for what is no name, number or function."""
+    Raises LookupError with the names there are; TypeError for what is no name, number or
+    function."""
     names_frame = function is None or isinstance(function, (str, int)) or callable(function)
     if isinstance(function, bool) or not names_frame:
         raise TypeError(
@@ -166,7 +170,9 @@ def run_by_number(runs: list[FrameRun], number: int) -> FrameRun:
 
 
 def run_by_name(runs: list[FrameRun], name: str) -> FrameRun:
-    """The first run of a function, by its whole name or the last part of it. Raises LookupError if there is none."""
+    """The first run of a function, by its whole name or the last part of it.
+
+    Raises LookupError if there is none."""
     for run in runs:
         if name in (run.name, run.name.split(".")[-1]):
             return run
@@ -175,15 +181,15 @@ def run_by_name(runs: list[FrameRun], name: str) -> FrameRun:
     raise LookupError(f"no frame called '{name}' was captured; there are {names}")
 
 
-# ---- the table ------------------------------------------------------------------------------------------------------
+# ---- the table -----------------------------------------------------------------------------------
 
 
 @takes(recording=RECORDED)
 def bytecode_table(
     recording: Recording, function: str | int | Callable[..., Any] | None = None
 ) -> Picture:
-    """Every instruction that the symbolic interpreter ran for one frame: `function` is its name, its number, or the function
-    itself; None for the first."""
+    """Every instruction that the symbolic interpreter ran for one frame: `function` is its name,
+    its number, or the function itself; None for the first."""
     run = find_run(recording, function)
     wide = run.count > OPEN_UP_TO
     titles = ("offset", "instruction", "stack, top at the right", "new FX node")
@@ -289,7 +295,8 @@ def source_line(run: events.InstructionRun) -> str:
 
 
 def plain_arg(arg: str) -> str:
-    """An argument without the addresses of this run: `<code object f at 0x7f…, file …>` is `code of f`."""
+    """An argument without the addresses of this run: `<code object f at 0x7f…, file …>` is
+    `code of f`."""
     return re.sub(r"<code object (.+?) at 0x.*>", r"code of \1", arg)
 
 
@@ -320,7 +327,7 @@ def text_steps(steps: list[Step], closed: bool, indent: str = "") -> list[str]:
     return lines
 
 
-# ---- plain bytecode -------------------------------------------------------------------------------------------------
+# ---- plain bytecode ------------------------------------------------------------------------------
 
 
 @takes(

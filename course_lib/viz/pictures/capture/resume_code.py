@@ -1,7 +1,7 @@
 """The bytecode of a resume function beside that of the function which it resumes.
 
-In:  a `Resume` (where a frame goes on). Out: a `Picture`: on the right the prologue, which is new, and its jump over what has
-     been done already; all the rest is the original, verbatim.
+In:  a `Resume` (where a frame goes on). Out: a `Picture`: on the right the prologue, which is new,
+     and its jump over what has been done already; all the rest is the original, verbatim.
 """
 
 from __future__ import annotations
@@ -25,7 +25,10 @@ CAPTION = "Outlined: the prologue, which is new. It jumps over what has been don
 
 @dataclass(frozen=True)
 class Listings:
-    """Both programs. The first `new` instructions of the resume function are its prologue, which jumps to `target`."""
+    """Both programs.
+
+    The first `new` instructions of the resume function are its prologue, which jumps to
+    `target`."""
 
     original: Sequence[Instruction]
     resumed: Sequence[Instruction]
@@ -49,7 +52,8 @@ def listings_of(at: Resume) -> Listings:
 
 @takes(at=with_attributes("a Resume (where a frame goes on)", "original", "offset", "shift"))
 def resume_code(at: Resume) -> Picture:
-    """The bytecode of a function, and beside it that of the resume function which goes on at one place in it."""
+    """The bytecode of a function, and beside it that of the resume function which goes on at one
+    place in it."""
     code = listings_of(at)
     own, resumed = title_of(at.original), title_of(at.code)
     svg = Svg(2 * COLUMN + BETWEEN + 8, 34 + ROW * len(code.resumed) + 10)
@@ -83,7 +87,8 @@ def top_of(row: int) -> int:
 
 
 def draw_frames(svg: Svg, code: Listings) -> None:
-    """Draw a frame around the prologue, one around the code that runs, and one around the code that is jumped over."""
+    """Draw a frame around the prologue, one around the code that runs, and one around the code that
+    is jumped over."""
     right = RIGHT - 6
 
     def box(

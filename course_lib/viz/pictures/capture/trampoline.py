@@ -3,8 +3,8 @@
 In:  a function, and the callback to ask.
 Out: the same function object, whose code now asks first and then runs the head, or the original.
 
-It sees only the functions it was told about: none of those that these call, and no frame that C code enters (`map`, sort keys,
-`__getitem__`). That is lesson 02 before the hook: what do we miss?
+It sees only the functions it was told about: none of those that these call, and no frame that C
+code enters (`map`, sort keys, `__getitem__`). That is lesson 02 before the hook: what do we miss?
 In PyTorch: nothing; TorchDynamo always has its hook.
 """
 
@@ -25,7 +25,8 @@ _original: weakref.WeakKeyDictionary[FunctionType, CodeType] = weakref.WeakKeyDi
 
 
 def swap(function: FunctionType, callback: Callable[[Frame], Answer]) -> FunctionType:
-    """From now on calls of `function` are shown to `callback`, as `frames.watching` would show them. Returns `function`."""
+    """From now on calls of `function` are shown to `callback`, as `frames.watching` would show
+    them. Returns `function`."""
     unswap(function)
     code = function.__code__
     if not code.co_flags & ENTERED_MANY_TIMES:
@@ -42,7 +43,9 @@ def unswap(function: FunctionType) -> FunctionType:
 
 
 def _dispatcher(function: FunctionType, callback: Callable[[Frame], Answer]) -> Callable[..., Any]:
-    """What the trampoline lands on. Holds `function` weakly: a code object is opaque to the garbage collector."""
+    """What the trampoline lands on.
+
+    Holds `function` weakly: a code object is opaque to the garbage collector."""
     code, behind = function.__code__, weakref.ref(function)
     original = flatten(code)
 
@@ -60,7 +63,8 @@ def _dispatcher(function: FunctionType, callback: Callable[[Frame], Answer]) -> 
 
 
 def trampoline(code: CodeType, target: Callable[..., Any]) -> CodeType:
-    """Code with the signature and the free variables of `code`, whose body is `return target(every parameter)`."""
+    """Code with the signature and the free variables of `code`, whose body is
+    `return target(every parameter)`."""
     names = list(parameters(code))
     positional, rest = names[: code.co_argcount], names[code.co_argcount :]
     keyword_only, rest = rest[: code.co_kwonlyargcount], rest[code.co_kwonlyargcount :]
@@ -74,7 +78,8 @@ def trampoline(code: CodeType, target: Callable[..., Any]) -> CodeType:
 
     signature = ", ".join([*positional, *star, *keyword_only, *("**" + name for name in rest)])
     free = ", ".join(code.co_freevars)
-    # `...` keeps the place of the target among the constants; naming the free variables makes them free here too.
+    # `...` keeps the place of the target among the constants; naming the free variables makes them
+    # free here too.
     source = f"def outer({free}):\n  def inner({signature}):\n    return ...({', '.join(names)})\n    {free}\n"
     with warnings.catch_warnings():
         # Python warns that an ellipsis cannot be called. The target takes its place below.

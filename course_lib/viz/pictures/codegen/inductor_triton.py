@@ -1,10 +1,12 @@
 """The Triton that TorchInductor would write for a GPU, on a machine that has none.
 
 In:  a function and CPU tensors.
-Out: each kernel's source by name, in the order in which they run, and under "call" the program that calls them.
+Out: each kernel's source by name, in the order in which they run, and under "call" the program that
+     calls them.
 
-TorchInductor can write Triton for CPU tensors too (`cpu_backend = "triton"`). It is told that the machine is an H200, for what
-it writes depends on the number of multiprocessors; and it is stopped before Triton would compile, which needs a driver.
+TorchInductor can write Triton for CPU tensors too (`cpu_backend = "triton"`). It is told that the
+machine is an H200, for what it writes depends on the number of multiprocessors; and it is stopped
+before Triton would compile, which needs a driver.
 In PyTorch: `TORCH_LOGS=output_code` shows the same where there is a GPU.
 """
 
@@ -45,7 +47,9 @@ class NoDriver:
 
 
 def inductor_triton(function: Callable[..., Any], *args: Any) -> dict[str, str]:
-    """What TorchInductor writes for one call of `function` without gradients. Raises LookupError if it writes no Triton."""
+    """What TorchInductor writes for one call of `function` without gradients.
+
+    Raises LookupError if it writes no Triton."""
     from torch._inductor import config
     from torch._inductor.graph import GraphLowering
     from torch._inductor.runtime.hints import DeviceProperties

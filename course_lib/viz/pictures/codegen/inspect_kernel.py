@@ -1,12 +1,16 @@
-"""What becomes of a kernel's source: every step down to the processor's instructions, for a processor you name.
+"""What becomes of a kernel's source: every step down to the processor's instructions, for a
+processor you name.
 
-In:  a printed kernel (`CompiledGraph.kernels`); a target ("sm_90", "gfx942"; for C++ "x86-64-v3", "x86-64-v4", ...).
-Out: name of the representation → its text. Triton: `ttir`, `ttgir`, `llir`, `ptx` (or `amdgcn`), and `sass` where NVIDIA's
-     disassembler is found. C++: `asm`.
+In:  a printed kernel (`CompiledGraph.kernels`); a target ("sm_90", "gfx942"; for C++ "x86-64-v3",
+     "x86-64-v4", ...).
+Out: name of the representation → its text. Triton: `ttir`, `ttgir`, `llir`, `ptx` (or `amdgcn`),
+     and `sass` where NVIDIA's disassembler is found. C++: `asm`.
 
-No GPU is needed. Triton decides when it is first imported whether it compiles or interprets, so another Python process is asked.
+No GPU is needed. Triton decides when it is first imported whether it compiles or interprets, so
+another Python process is asked.
 
-In PyTorch: `TORCH_LOGS=output_code` and `TORCHINDUCTOR_FORCE_DISABLE_CACHES=1` with Triton's `TRITON_KERNEL_DUMP=1`.
+In PyTorch: `TORCH_LOGS=output_code` and `TORCHINDUCTOR_FORCE_DISABLE_CACHES=1` with Triton's
+`TRITON_KERNEL_DUMP=1`.
 """
 
 from __future__ import annotations
@@ -77,7 +81,8 @@ def inspect_kernel(kernel: KernelSource, target: str = "sm_90") -> dict[str, str
 
 
 def inspect_triton(source: TritonSource, target: str) -> dict[str, str]:
-    """Triton's representations of a kernel, with the tile sizes that it would be started with on a GPU."""
+    """Triton's representations of a kernel, with the tile sizes that it would be started with on a
+    GPU."""
     meta = source.tiling.meta(interpreted=False)
     with tempfile.TemporaryDirectory(prefix="course_lib-") as folder:
         cubin = Path(folder) / "kernel.cubin"
@@ -139,7 +144,8 @@ def gpu(target: str) -> tuple[str, int | str, int]:
 
 
 def assembly(source: KernelSource, target: str, more: Sequence[str] = ()) -> str:
-    """The assembly of a C++ kernel for one stated instruction set, without the machinery of threads; `more` are flags."""
+    """The assembly of a C++ kernel for one stated instruction set, without the machinery of
+    threads; `more` are flags."""
     compiler = find_compiler()
     with tempfile.TemporaryDirectory(prefix="course_lib-") as folder:
         file = Path(folder) / f"{source.name}.cpp"

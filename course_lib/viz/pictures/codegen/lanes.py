@@ -1,8 +1,8 @@
 """A loop cut for threads and lanes.
 
 In:  how many iterations, how many lanes a register has, how many threads there are.
-Out: a `Picture`: a row for each thread, a frame for each vector instruction, a cell for each iteration. The last frame is dashed
-     where it is not full: the tail.
+Out: a `Picture`: a row for each thread, a frame for each vector instruction, a cell for each
+     iteration. The last frame is dashed where it is not full: the tail.
 """
 
 from __future__ import annotations

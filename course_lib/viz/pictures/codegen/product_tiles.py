@@ -1,6 +1,7 @@
 """The tiles of a matrix product: both operands, the result, and what the first program walks along.
 
-In:  the tiling of a product kernel, and the sizes of its tiles. Out: a `Picture` (`tile_map` of `tiles` makes it).
+In:  the tiling of a product kernel, and the sizes of its tiles. Out: a `Picture` (`tile_map` of
+     `tiles` makes it).
      The operands are so placed that a tile of the result stands right of the rows and below the columns that its program reads.
 """
 
@@ -35,7 +36,8 @@ READ, NOT_READ = 0.35, 0.08
 
 
 def program_of(down: int, across: int, tall: int, wide: int, together: int = 8) -> int:
-    """Which program has this tile: `tl.swizzle2d` goes down `together` tiles, then on to the right."""
+    """Which program has this tile: `tl.swizzle2d` goes down `together` tiles, then on to the
+    right."""
     first = down // together * together
     height = min(tall - first, together)
     return first * wide + across * height + down - first
@@ -63,7 +65,9 @@ class Side:
         return span(self.what, at * self.tile, min((at + 1) * self.tile, self.size))
 
     def inside(self, at: int | None) -> float:
-        """The share of a tile that lies in the matrix. None, which stands for tiles in the middle, is as full as the first."""
+        """The share of a tile that lies in the matrix.
+
+        None, which stands for tiles in the middle, is as full as the first."""
         first = 0 if at is None else at * self.tile
         return min(self.size - first, self.tile) / self.tile
 
@@ -109,7 +113,8 @@ class Product:
 
 
 def product_map(tiling: ProductTiling, meta: Mapping[str, int], name: str) -> Picture:
-    """The tiles of a matrix product: left and right operand, the result, and what its first program walks along."""
+    """The tiles of a matrix product: left and right operand, the result, and what its first program
+    walks along."""
     product = Product(tiling, meta)
     steps = plural(product.depth.tiles, "step")
 
@@ -135,7 +140,8 @@ def product_map(tiling: ProductTiling, meta: Mapping[str, int], name: str) -> Pi
 
 
 def in_words(product: Product) -> list[tuple[str, str, str, str]]:
-    """A line for each tile of the result that is drawn: its program, rows, columns and masked lanes."""
+    """A line for each tile of the result that is drawn: its program, rows, columns and masked
+    lanes."""
     lines = []
     for down in product.rows.drawn:
         if down is None:
@@ -150,7 +156,7 @@ def in_words(product: Product) -> list[tuple[str, str, str, str]]:
     return lines
 
 
-# ---- the drawing ----------------------------------------------------------------------------------------------------
+# ---- the drawing ---------------------------------------------------------------------------------
 
 
 def draw_right_operand(svg: Svg, product: Product) -> None:
@@ -206,7 +212,8 @@ def draw_result(svg: Svg, product: Product, at: tuple[int, int], x: float, y: fl
     rows, columns = product.rows.inside(down), product.columns.inside(across)
     tile(svg, x, y, (WIDE, TALL), (columns, rows), READ if is_first else NOT_READ)
 
-    # Text stands on its base line: 4 px below the middle of the tinted part, or below that part where a line has no room in it.
+    # Text stands on its base line: 4 px below the middle of the tinted part, or below that part
+    # where a line has no room in it.
     base_line = 4 + TALL * rows / 2
     if rows <= 0.4:
         base_line = 14 + TALL * rows

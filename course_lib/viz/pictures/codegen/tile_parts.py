@@ -1,4 +1,5 @@
-"""What the drawings of tiles share: sizes, which tiles are drawn, and the words for what a tile has.
+"""What the drawings of tiles share: sizes, which tiles are drawn, and the words for what a tile
+has.
 
 `tiles` draws the tiles of a kernel in loops, `product_tiles` those of a matrix product.
 """

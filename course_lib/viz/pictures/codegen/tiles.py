@@ -1,9 +1,13 @@
-"""How a Triton kernel covers its tensor: tiles, the programs that have them, and the lanes that a mask switches off.
+"""How a Triton kernel covers its tensor: tiles, the programs that have them, and the lanes that a
+mask switches off.
 
-In:  a `TritonSource` (`trace.tiles()` finds it), and the tile sizes if not those that a GPU would get.
-Out: a `Picture`. A box is a tile; what is tinted lies in the tensor, what is dashed is masked; an arrow leads to the tile that
-     the same program has next. Of many tiles the first and the last are drawn. `product_tiles` draws those of a matrix product.
-In PyTorch there is no such picture; `TORCH_LOGS=output_code` shows the `xnumel`, `XBLOCK` and masks that it is made of.
+In:  a `TritonSource` (`trace.tiles()` finds it), and the tile sizes if not those that a GPU would
+     get.
+Out: a `Picture`. A box is a tile; what is tinted lies in the tensor, what is dashed is masked; an
+     arrow leads to the tile that the same program has next. Of many tiles the first and the last
+     are drawn. `product_tiles` draws those of a matrix product.
+In PyTorch there is no such picture; `TORCH_LOGS=output_code` shows the `xnumel`, `XBLOCK` and masks
+that it is made of.
 """
 
 from __future__ import annotations
@@ -43,8 +47,8 @@ MOST_COLUMNS, MOST_ROWS = 16, 4
 class Cover:
     """Which elements every tile of a kernel has.
 
-    A program has a few rows (or elements) and one tile for all columns; or it walks along the columns; or, where sums are gathered
-    down the columns, along its chunk of rows."""
+    A program has a few rows (or elements) and one tile for all columns; or it walks along the
+    columns; or, where sums are gathered down the columns, along its chunk of rows."""
 
     def __init__(self, tiling: Any, meta: Mapping[str, int]) -> None:
         # The size of a tile, in elements
@@ -133,7 +137,8 @@ class Cover:
 def tile_map(source: Any, meta: Mapping[str, int] | None = None, title: str = "") -> Picture:
     """The tiles of one kernel.
 
-    meta: tile sizes to be other than they are (`ROWS` and `COLUMNS`, with `DEPTH` for a product; or `BLOCK`).
+    meta: tile sizes to be other than they are (`ROWS` and `COLUMNS`, with `DEPTH` for a product; or
+    `BLOCK`).
     Raises ValueError for one that it does not have."""
     # Of a kernel for all sizes, the tiles of the recorded call
     tiling = source.tiling.in_this_call
@@ -152,7 +157,9 @@ def tile_map(source: Any, meta: Mapping[str, int] | None = None, title: str = ""
 
 
 def tile_sizes(tiling: Any, wanted: Mapping[str, int]) -> dict[str, int]:
-    """The sizes that a GPU would get, but for those `wanted`. Raises ValueError for one that the tiles do not have."""
+    """The sizes that a GPU would get, but for those `wanted`.
+
+    Raises ValueError for one that the tiles do not have."""
     usual = {name: size for name, size in tiling.meta(interpreted=False).items() if name.isupper()}
     other = {name: size for name, size in wanted.items() if name.isupper()}
     unknown = sorted(other.keys() - usual.keys())
@@ -175,7 +182,7 @@ def in_words(cover: Cover) -> list[tuple[str, str, str]]:
     return lines
 
 
-# ---- the drawing ----------------------------------------------------------------------------------------------------
+# ---- the drawing ---------------------------------------------------------------------------------
 
 
 def drawing(cover: Cover, name: str) -> Svg:

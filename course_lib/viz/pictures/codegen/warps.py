@@ -1,9 +1,11 @@
 """How a GPU's threads share a tile, and what their loads fetch from memory.
 
 In:  the numbers of Triton's `#blocked` layout; or how far apart neighbouring lanes read.
-Out: `Picture`s. `tile_layout`: a cell for each thread, with the elements it has. `coalescing`: the lanes of a warp on top, below
-     them the sectors of memory that one load touches; what is tinted is wanted, the rest comes along.
-In PyTorch: the layouts are Triton's (`BlockedEncodingAttr`); Nsight Compute counts sectors for each request.
+Out: `Picture`s. `tile_layout`: a cell for each thread, with the elements it has. `coalescing`: the
+     lanes of a warp on top, below them the sectors of memory that one load touches; what is tinted
+     is wanted, the rest comes along.
+In PyTorch: the layouts are Triton's (`BlockedEncodingAttr`); Nsight Compute counts sectors for each
+request.
 """
 
 from __future__ import annotations
@@ -29,7 +31,8 @@ SHOWN_LANES: list[int | None] = [0, 1, 2, None, LANES - 1]
 
 @takes(block=COUNT, per_thread=COUNT, warps=COUNT)
 def tile_layout(block: int, per_thread: int, warps: int) -> Picture:
-    """Which elements of a tile of `block` each thread has: `per_thread` neighbours, then again for the next round."""
+    """Which elements of a tile of `block` each thread has: `per_thread` neighbours, then again for
+    the next round."""
     step = per_thread * LANES * warps
     if block % step:
         raise ValueError(
@@ -78,7 +81,9 @@ def middle_of(place: int) -> float:
 
 
 def elements_of(thread: int, per_thread: int, rounds: range) -> list[str]:
-    """The elements that a thread has in each round: '4 to 7'. A round begins at each of `rounds`."""
+    """The elements that a thread has in each round: '4 to 7'.
+
+    A round begins at each of `rounds`."""
     texts = []
     for start in rounds:
         first = start + thread * per_thread
@@ -87,13 +92,15 @@ def elements_of(thread: int, per_thread: int, rounds: range) -> list[str]:
 
 
 def sectors(stride: int, size: int = 4) -> list[int]:
-    """The numbers of the sectors that the lanes of a warp touch, if lane n reads element n * `stride` of `size` bytes."""
+    """The numbers of the sectors that the lanes of a warp touch, if lane n reads element n *
+    `stride` of `size` bytes."""
     return sorted({lane * stride * size // SECTOR for lane in range(LANES)})
 
 
 @takes(strides=each(COUNT, "a list of whole numbers, 1 or more"), size=COUNT, most=COUNT)
 def coalescing(strides: Sequence[int], size: int = 4, most: int = 6) -> Picture:
-    """One load of a warp, for each of these distances between the elements of neighbouring lanes."""
+    """One load of a warp, for each of these distances between the elements of neighbouring
+    lanes."""
     if not strides or SECTOR % size:
         raise ValueError(
             f"coalescing draws at least one stride, and elements that fill {SECTOR} bytes evenly, not of {size}"

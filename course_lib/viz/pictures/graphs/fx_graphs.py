@@ -1,10 +1,13 @@
 """FX graphs as drawings: the captured graph, and the same in ATen operators.
 
-In:  an `fx.GraphModule` or `fx.Graph` whose nodes carry `meta["val"]` (shape) and `meta["location"]` (the user's line).
-Out: a `Picture`: a rounded box for each operation with the shape of its result, inputs above, the output below; pointing at a
-     box shows where it came from. In an ATen graph, a frame holds the nodes that one captured operation became.
+In:  an `fx.GraphModule` or `fx.Graph` whose nodes carry `meta["val"]` (shape) and
+     `meta["location"]` (the user's line).
+Out: a `Picture`: a rounded box for each operation with the shape of its result, inputs above, the
+     output below; pointing at a box shows where it came from. In an ATen graph, a frame holds the
+     nodes that one captured operation became.
 
-The layout is Graphviz's. docs/design/graphs-without-dot.md says how it is found; without it the table is shown, and one sentence.
+The layout is Graphviz's. docs/design/graphs-without-dot.md says how it is found; without it the
+table is shown, and one sentence.
 """
 
 from __future__ import annotations
@@ -35,7 +38,8 @@ from course_lib.viz.kit.tables import columns, html_table
 from course_lib.viz.kit.user_lines import CALLED, OURS
 
 FOLD_PARAMETERS_FROM = 8
-"""With more parameters than this, they are lines in the boxes that read them rather than boxes of their own."""
+"""With more parameters than this, they are lines in the boxes that read them rather than boxes of
+their own."""
 FAMILY = "Helvetica, Arial, 'Liberation Sans', sans-serif"
 """Fonts as wide as Graphviz believes."""
 FONT = 13
@@ -51,7 +55,8 @@ class NoGraphviz(Exception):
 
 @takes(gm=GRAPH, title=TEXT)
 def fx_graph(gm: Any, title: str = "", stage: str = "") -> Picture:
-    """A captured graph, or an ATen graph (told apart by `meta["origin"]`, or by `stage`: "capture" or "autograd")."""
+    """A captured graph, or an ATen graph (told apart by `meta["origin"]`, or by `stage`: "capture"
+    or "autograd")."""
     graph: fx.Graph = getattr(gm, "graph", gm)
     nodes = list(graph.nodes)
     operations = [node for node in nodes if is_operation(node)]
@@ -101,7 +106,7 @@ def in_words(kind: str, nodes: list[fx.Node], operations: list[fx.Node]) -> str:
     return f"{kind}: {counts}: {first}{rest}"
 
 
-# ---- nodes in words -------------------------------------------------------------------------------------------------
+# ---- nodes in words ------------------------------------------------------------------------------
 
 
 def is_operation(node: fx.Node) -> bool:
@@ -121,7 +126,8 @@ def op_name(node: fx.Node) -> str:
 
 
 def bare(name: str) -> str:
-    """An operator's name without its library and overload: 'aten.add.Tensor' → 'add', 'prims.iota' → 'iota'."""
+    """An operator's name without its library and overload: 'aten.add.Tensor' → 'add', 'prims.iota'
+    → 'iota'."""
     library, _, rest = name.partition(".")
     return (rest or library).split(".")[0]
 
@@ -156,7 +162,8 @@ def is_parameter(node: fx.Node) -> bool:
 
 
 def written_at(node: fx.Node) -> Location | None:
-    """The line of the program that a captured node stands for. torch's capture leaves it as a printed stack, innermost last."""
+    """The line of the program that a captured node stands for. torch's capture leaves it as a
+    printed stack, innermost last."""
     if (location := node.meta.get("location")) is not None:
         return (
             location
@@ -218,7 +225,7 @@ def tip_of(node: fx.Node) -> str:
     return f"{said}\n{location_of(node)}" if location_of(node) else said
 
 
-# ---- the drawing ----------------------------------------------------------------------------------------------------
+# ---- the drawing ---------------------------------------------------------------------------------
 
 
 def draw(nodes: list[fx.Node], operations: list[fx.Node], stage: str, alt: str) -> str:
@@ -258,7 +265,9 @@ def is_used_input(node: fx.Node) -> bool:
 
 
 def empty_graph(ranksep: str = "0.28", nodesep: str = "0.22") -> Any:
-    """A graph of Graphviz with our looks. `ranksep`, `nodesep`: inches between levels and between boxes. Raises NoGraphviz."""
+    """A graph of Graphviz with our looks.
+
+    `ranksep`, `nodesep`: inches between levels and between boxes. Raises NoGraphviz."""
     try:
         import graphviz
     except ImportError:
@@ -325,7 +334,8 @@ def add_input(dot: Any, node: fx.Node) -> None:
 def add_operation(
     dot: Any, node: fx.Node, stage: str, folded: set[fx.Node], framed: fx.Node | None
 ) -> None:
-    """A box with the name, the type, the parameters that have no box, and what it came of if no frame says so."""
+    """A box with the name, the type, the parameters that have no box, and what it came of if no
+    frame says so."""
     name = op_name(node).removeprefix("aten.")
     index = f"[{index_text(node.args[1])}]" if name == "getitem" else ""
     reads = ", ".join(source_of(source) for source in node.all_input_nodes if source in folded)
@@ -343,7 +353,9 @@ def add_operation(
 
 
 def lines_of(*lines: str) -> str:
-    """A label of several lines, as DOT writes it. (The WebAssembly build knows no HTML labels; `themed` sets the looks.)"""
+    """A label of several lines, as DOT writes it.
+
+    (The WebAssembly build knows no HTML labels; `themed` sets the looks.)"""
     import graphviz
 
     written = []
@@ -357,12 +369,15 @@ def lines_of(*lines: str) -> str:
 
 
 def in_a_box(path: str) -> str:
-    """A path short enough for a box, cut in its middle: two weights of a layer differ at the end."""
+    """A path short enough for a box, cut in its middle: two weights of a layer differ at the
+    end."""
     return path if len(path) <= 40 else f"{path[:19]}…{path[-19:]}"
 
 
 def bold_width(path: str) -> dict[str, str]:
-    """The width of a box for a long name. (Graphviz does not know that it will be bold; a short one has room enough.)"""
+    """The width of a box for a long name.
+
+    (Graphviz does not know that it will be bold; a short one has room enough.)"""
     return (
         {"width": f"{(text_width(in_a_box(path), FONT, bold=True) + 16) / 72:.2f}"}
         if len(path) > 15
@@ -436,7 +451,8 @@ def second_lines(node: re.Match[str]) -> str:
 
 
 def labels_last(svg: str) -> str:
-    """The names of the frames, moved to the end: painted over the edges, with a rim in the colour of the page."""
+    """The names of the frames, moved to the end: painted over the edges, with a rim in the colour
+    of the page."""
     rim = f' style="{RIM}"'
     moved: list[str] = []
 

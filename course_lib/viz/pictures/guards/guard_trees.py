@@ -1,6 +1,7 @@
 """Guards as a tree: hung on the paths of what they test, with what each test costs.
 
-In:  `Guard`s (`capture.guard_tests`), perhaps a `Failure` (`guards.check`) and the seconds of each test.
+In:  `Guard`s (`capture.guard_tests`), perhaps a `Failure` (`guards.check`) and the seconds of each
+     test.
 Out: a `Picture`.
 """
 
@@ -23,7 +24,8 @@ from course_lib.viz.pictures.guards.guard_tables import about, readable, told
 
 @dataclass
 class Branch:
-    """One step of a path: `self`, then `.ln`, then `.weight`; the guards about the object there, and the steps below."""
+    """One step of a path: `self`, then `.ln`, then `.weight`; the guards about the object there,
+    and the steps below."""
 
     name: str
     guards: list[Any] = field(default_factory=list)
@@ -60,14 +62,16 @@ def tree_of(guards: Iterable[Any]) -> Branch:
 
 
 def steps_of(guard: Any) -> list[str]:
-    """The path cut in steps: `self.ln['x']` → `self`, `.ln`, `['x']`. Tests of several objects are one step."""
+    """The path cut in steps: `self.ln['x']` → `self`, `.ln`, `['x']`.
+
+    Tests of several objects are one step."""
     path = about(guard)
     if guard.kind in ("state", "sizes"):
         return [path]
     return re.findall(r"\[[^\]]*\]|\.?[^.\[]+", path)
 
 
-# ---- what a test costs ----------------------------------------------------------------------------------------------
+# ---- what a test costs ---------------------------------------------------------------------------
 
 REPEATS, CALLS = 5, 2000
 RESOLUTION = 1e-9
@@ -80,7 +84,8 @@ RESOLUTION = 1e-9
     )
 )
 def guard_costs(check: Any, function: Any, *args: Any) -> dict[Any, float]:
-    """Seconds for each guard of a `Check`, tested alone (its path is looked up anew, so their sum is more than the whole)."""
+    """Seconds for each guard of a `Check`, tested alone (its path is looked up anew, so their sum
+    is more than the whole)."""
 
     def seconds(guards: tuple[Any, ...]) -> float:
         """The check of these guards alone: the fastest of several rounds."""
@@ -93,13 +98,13 @@ def guard_costs(check: Any, function: Any, *args: Any) -> dict[Any, float]:
     return {guard: max(seconds((guard,)) - nothing, 0.0) for guard in check.guards}
 
 
-# ---- the drawing ----------------------------------------------------------------------------------------------------
+# ---- the drawing ---------------------------------------------------------------------------------
 
 ROW, STEP = 24, 18
 """px: the height of a row, and the indent of a step."""
 TESTS, MOST_TESTS, NAME = 250, 430, 110
-"""px: where the tests stand. They stand further right if names are long or the tree is deep, but not beyond `MOST_TESTS` unless
-the last name then had less than `NAME`."""
+"""px: where the tests stand. They stand further right if names are long or the tree is deep, but
+not beyond `MOST_TESTS` unless the last name then had less than `NAME`."""
 BAR = 90
 """px: the bar of the most expensive test."""
 CAPTION = "Each guard (◇) on the path of the object it tests; point at a test to read all of it."
@@ -134,7 +139,8 @@ def guard_tree(
 
 
 def in_full(rows: Iterable[Row]) -> str:
-    """All tests as a table that opens: what a tip of the drawing holds can be reached by the keyboard here."""
+    """All tests as a table that opens: what a tip of the drawing holds can be reached by the
+    keyboard here."""
     cells = []
     for row in rows:
         guards = row.branch.guards
@@ -211,7 +217,9 @@ class TreeDrawing:
             self.text.append(f"  {'  ' * depth}  did not hold: {self.why}")
 
     def draw_twig(self, depth: int, broken: bool) -> None:
-        """The line from the branch above. The line of a broken branch starts at its parent, so that the eye can follow it."""
+        """The line from the branch above.
+
+        The line of a broken branch starts at its parent, so that the eye can follow it."""
         x = 10 + STEP * (depth - 1)
         top = self.above[depth - 1] + 18
         if not broken:
@@ -268,7 +276,8 @@ def where_tests_stand(rows: list[Row]) -> float:
 
 
 def required(guard: Any) -> str:
-    """A guard's tests without the path: `float32 (32, 768) strides (768, 1)`, `LayerNorm`, `== 1e-05`, `no hooks`."""
+    """A guard's tests without the path: `float32 (32, 768) strides (768, 1)`, `LayerNorm`,
+    `== 1e-05`, `no hooks`."""
     tests = {test.left.format("·"): test for test in guard.tests}
 
     def right(left: str) -> str:

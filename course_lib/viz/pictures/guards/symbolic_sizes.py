@@ -1,4 +1,5 @@
-"""Symbolic sizes: what a capture assumed about sizes, and the two lives of a size (a number and an expression at once).
+"""Symbolic sizes: what a capture assumed about sizes, and the two lives of a size (a number and an
+expression at once).
 
 In:  a `CaptureResult`; or rows of code, number, expression and guard. Out: text, or a `Picture`.
 In PyTorch there is no such picture; `TORCH_LOGS="guards,dynamic"` tells the same in words.
@@ -18,7 +19,8 @@ from course_lib.viz.kit.tables import columns
 
 
 def size_guards(result: Any) -> list[str]:
-    """What one capture (a `CaptureResult`) assumed about the sizes of its arguments, and about numbers among them."""
+    """What one capture (a `CaptureResult`) assumed about the sizes of its arguments, and about
+    numbers among them."""
     said = []
     for guard in result.guards:
         for test in guard.tests:
@@ -38,7 +40,7 @@ def is_about_size(guard: Any, test: Any) -> bool:
     return is_argument and (is_size or is_number)
 
 
-# ---- a symbolic size ------------------------------------------------------------------------------------------------
+# ---- a symbolic size -----------------------------------------------------------------------------
 
 
 def is_life(row: object) -> bool:
@@ -68,7 +70,8 @@ class Column:
 def two_lives(rows: Sequence[tuple[str, object, str, str]]) -> Picture:
     """What arithmetic on a symbolic size leaves behind.
 
-    A row: the code, the number in this call, the expression, and the guard that the line adds ("" for none)."""
+    A row: the code, the number in this call, the expression, and the guard that the line adds (""
+    for none)."""
     line, number, expression, guard = places = columns_for(rows)
     svg = Svg(guard.x + guard.width + 30, 36 + STEP * len(rows))
     for place, heading in zip(places, HEADINGS):

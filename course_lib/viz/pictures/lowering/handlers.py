@@ -1,9 +1,10 @@
 """One loop body under several handlers at once: what each makes of every operation.
 
-In:  a body, an index, and handlers by name. Out: a `Picture`: a row for each operation, a column for each handler.
+In:  a body, an index, and handlers by name. Out: a `Picture`: a row for each operation, a column
+     for each handler.
 
-`Together` is itself a handler. Its values are tuples with one value of each of its members, so the body runs once, and all of
-them stay in step.
+`Together` is itself a handler. Its values are tuples with one value of each of its members, so the
+body runs once, and all of them stay in step.
 In PyTorch: `torch/_inductor/ops_handler.py` (`WrapperHandler`, and every other class there).
 """
 
@@ -23,7 +24,8 @@ from course_lib.viz.pictures.lowering.loop_formulas import shown
 
 @dataclass(frozen=True)
 class Step:
-    """An operation: its name, its arguments as the reader sees them, and what each handler answered."""
+    """An operation: its name, its arguments as the reader sees them, and what each handler
+    answered."""
 
     op: str
     args: tuple[str, ...]
@@ -35,7 +37,8 @@ class Step:
 
 @dataclass
 class Answers:
-    """The values of one operation, one for each handler, and the number of the step that made them."""
+    """The values of one operation, one for each handler, and the number of the step that made
+    them."""
 
     number: int
     values: tuple[Any, ...]

@@ -2,9 +2,11 @@
 
 In:  small tensors (at most two dimensions). Out: `Picture`s.
 
-`index_map` draws each tensor as a grid whose cells say where in memory they lie, over a strip that is the memory itself. Several
-views of one tensor stand side by side: the memory is the same, the way through it is not.
-In PyTorch there is no such picture; `tensor.stride()` and `tensor.storage_offset()` are what it shows.
+`index_map` draws each tensor as a grid whose cells say where in memory they lie, over a strip that
+is the memory itself. Several views of one tensor stand side by side: the memory is the same, the
+way through it is not.
+In PyTorch there is no such picture; `tensor.stride()` and `tensor.storage_offset()` are what it
+shows.
 """
 
 from __future__ import annotations
@@ -130,7 +132,9 @@ def index_names(count: int) -> str:
 
 @takes(tensors=named(TENSOR, "name → tensor"))
 def index_map(tensors: Mapping[str, torch.Tensor]) -> Picture:
-    """Name → tensor, each drawn as a grid of places over the memory it lies in. The first row stands out in both.
+    """Name → tensor, each drawn as a grid of places over the memory it lies in.
+
+    The first row stands out in both.
 
     Raises ValueError for a tensor of no or more than two dimensions, or one too large to draw."""
     if not tensors:
@@ -171,7 +175,7 @@ def in_lines(maps: Sequence[Map]) -> list[list[Map]]:
     return lines
 
 
-# ---- reductions -----------------------------------------------------------------------------------------------------
+# ---- reductions ----------------------------------------------------------------------------------
 
 REDUCTIONS = ("sum", "prod", "mean", "amax", "amin", "argmax", "argmin", "any", "all")
 MOST_ROWS = 8
@@ -183,7 +187,8 @@ LEFT, TOP, WIDE = 40.0, 42.0, 46.0
 def collapse(x: torch.Tensor, dim: int, kind: str = "sum") -> Picture:
     """A small matrix and its reduction over `dim`: what is kept and what is combined.
 
-    kind: a method of tensors, one of `REDUCTIONS`. Raises ValueError for what is no matrix of at most 8 × 8."""
+    kind: a method of tensors, one of `REDUCTIONS`. Raises ValueError for what is no matrix of at
+    most 8 × 8."""
     if x.ndim != 2 or max(x.shape) > MOST_ROWS or not x.numel():
         raise ValueError(
             f"only a matrix of at most {MOST_ROWS} × {MOST_ROWS} is drawn, not {list(x.shape)}"
@@ -208,7 +213,9 @@ def collapse(x: torch.Tensor, dim: int, kind: str = "sum") -> Picture:
 
 @dataclass(frozen=True)
 class Reduced:
-    """A matrix and its result as texts. The two classes below combine rows, or columns, and say where everything lies."""
+    """A matrix and its result as texts.
+
+    The two classes below combine rows, or columns, and say where everything lies."""
 
     rows: list[list[str]]
     result: list[str]

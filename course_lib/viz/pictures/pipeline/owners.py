@@ -1,7 +1,7 @@
 """Whose compiler is it? The map of the pipeline with the parts of each room, and a page to keep.
 
-In:  parts (room, name, owner, note), in the order of the pipeline. Out: a `Picture`: a room is filled where a part of it is the
-learner's, dashed where all is ours.
+In:  parts (room, name, owner, note), in the order of the pipeline. Out: a `Picture`: a room is
+filled where a part of it is the learner's, dashed where all is ours.
 """
 
 from __future__ import annotations
@@ -65,7 +65,8 @@ PART = Kind("a part", is_part)
 
 @takes(parts=each(PART, "a list of (room, name, owner)"))
 def owners(parts: Iterable[tuple[str, str, str]], caption: str = "") -> Picture:
-    """The map of the pipeline; in each room the parts that exercises ask for, marked by their owner."""
+    """The map of the pipeline; in each room the parts that exercises ask for, marked by their
+    owner."""
     rooms: dict[str, list[Part]] = {name: [] for name in NAMES}
     for part in parts:
         rooms[part[0]].append(Part(*part))
@@ -117,7 +118,8 @@ def keepsake(
     facts: Mapping[str, object],
     points: Iterable[tuple[str, str]],
 ) -> str:
-    """One HTML page that needs no network: the map, what was found out about the compiler, the points of each lesson."""
+    """One HTML page that needs no network: the map, what was found out about the compiler, the
+    points of each lesson."""
     told = ""
     if facts:
         rows = [(escape(name), escape(value)) for name, value in facts.items()]

@@ -1,8 +1,10 @@
 """The map of the whole pipeline, with one stage lit: the first picture of every lesson.
 
-In:  the stage the lesson is about, and optionally a `Recording`, whose counts and times are written into the boxes.
-Out: a `Picture` of eight rooms in two columns: the front half, from a Python frame to a graph; the back half, from there to
-     kernels. It fits into an output of JupyterLab in a window of 800 px, so that its letters never shrink.
+In:  the stage the lesson is about, and optionally a `Recording`, whose counts and times are written
+     into the boxes.
+Out: a `Picture` of eight rooms in two columns: the front half, from a Python frame to a graph; the
+     back half, from there to kernels. It fits into an output of JupyterLab in a window of 800 px,
+     so that its letters never shrink.
 """
 
 from __future__ import annotations
@@ -19,7 +21,8 @@ from course_lib.viz.recording import Recording
 
 @dataclass(frozen=True)
 class Room:
-    """One stage: what it is called here and in PyTorch, its lessons, what it hands on, and which timers belong to it."""
+    """One stage: what it is called here and in PyTorch, its lessons, what it hands on, and which
+    timers belong to it."""
 
     name: str
     title: str
@@ -99,7 +102,9 @@ HEADINGS = ("FRONT HALF: from a Python frame to a graph", "BACK HALF: from the g
 
 
 def pipeline_map(lit: str | None = None, recording: Recording | None = None) -> Picture:
-    """The pipeline, `lit` at one stage (see `NAMES`). With a recording, each box says what it did in that run, and for how long.
+    """The pipeline, `lit` at one stage (see `NAMES`).
+
+    With a recording, each box says what it did in that run, and for how long.
 
     Raises ValueError for a stage that is not in the pipeline."""
     here = room_called(lit)
@@ -144,7 +149,7 @@ def room_called(name: str | None) -> Room | None:
     raise ValueError(f"no stage is called '{name}'; the stages are {', '.join(NAMES)}")
 
 
-# ---- the drawing ----------------------------------------------------------------------------------------------------
+# ---- the drawing ---------------------------------------------------------------------------------
 
 
 EQUALLY_TALL = (TALL,) * COLUMN
@@ -157,7 +162,8 @@ def corner(i: int, tall: Sequence[float] = EQUALLY_TALL) -> tuple[float, float]:
 
 
 def way(i: int, tall: Sequence[float] = EQUALLY_TALL) -> list[tuple[float, float]]:
-    """The corners of the arrow from room `i` to the next: down, or from the foot of the left column to the head of the right."""
+    """The corners of the arrow from room `i` to the next: down, or from the foot of the left column
+    to the head of the right."""
     x, y = corner(i, tall)
     middle, below = x + BOX / 2, y + tall[i % COLUMN]
     if i != COLUMN - 1:
@@ -184,7 +190,8 @@ def draw_way(svg: Svg, i: int) -> None:
 
 
 def draw_room(svg: Svg, i: int, lit: bool, fact: str, took: float) -> None:
-    """One box: title and lesson, what it does (or did), and the name of its counterpart in PyTorch."""
+    """One box: title and lesson, what it does (or did), and the name of its counterpart in
+    PyTorch."""
     room = ROOMS[i]
     x, y = corner(i)
     left, right = x + 12, x + BOX - 10
@@ -203,11 +210,13 @@ def draw_room(svg: Svg, i: int, lit: bool, fact: str, took: float) -> None:
     svg.text(left, y + 64, counterpart, 11, mono=True, dim=True, tip=tip)
 
 
-# ---- what a run did -------------------------------------------------------------------------------------------------
+# ---- what a run did ------------------------------------------------------------------------------
 
 
 def counts(recording: Recording) -> dict[str, str]:
-    """What happened at each stage, in a few words. A stage at which nothing happened is left out."""
+    """What happened at each stage, in a few words.
+
+    A stage at which nothing happened is left out."""
     facts = {**front_half(recording), **back_half(recording)}
     return {name: fact for name, fact in facts.items() if fact}
 

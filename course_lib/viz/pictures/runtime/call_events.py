@@ -1,10 +1,13 @@
-"""What happens in a call of compiled code: guards are asked, kernels launched, CUDA graphs replayed.
+"""What happens in a call of compiled code: guards are asked, kernels launched, CUDA graphs
+replayed.
 
-In:  a block in which somebody records. Out: `GuardsChecked`, `KernelLaunched` and `CudaGraphReplayed` among the events.
+In:  a block in which somebody records. Out: `GuardsChecked`, `KernelLaunched` and
+     `CudaGraphReplayed` among the events.
 
-Compiled code tells nothing while it runs: a test in each wrapper would cost every call of every user. So what tells is put in its
-place for as long as a recording lasts: a wrapper with a clock around each kernel (`told_wrapper`), another body for each check of
-guards (`watch`). When the last recording ends, all is what it was: nobody pays for what nobody reads.
+Compiled code tells nothing while it runs: a test in each wrapper would cost every call of every
+user. So what tells is put in its place for as long as a recording lasts: a wrapper with a clock
+around each kernel (`told_wrapper`), another body for each check of guards (`watch`). When the last
+recording ends, all is what it was: nobody pays for what nobody reads.
 
 Seconds are the host's. A kernel on the CPU has ended by then; one on a GPU has only been started.
 In PyTorch: `torch.profiler`, and `TORCH_LOGS="cudagraphs"`.
@@ -45,7 +48,8 @@ class GuardsChecked(events.Event):
 
 
 class KernelLaunched(events.Event):
-    """A program called its `number`-th kernel: a generated one ('fused_add') or a library ('torch.addmm')."""
+    """A program called its `number`-th kernel: a generated one ('fused_add') or a library
+    ('torch.addmm')."""
 
     name: str
     program: CompiledGraph
@@ -75,7 +79,7 @@ class CudaGraphReplayed(events.Event):
         return CudaGraphReplayed, self.program
 
 
-# ---- launches -------------------------------------------------------------------------------------------------------
+# ---- launches ------------------------------------------------------------------------------------
 
 _told: weakref.WeakKeyDictionary[CompiledGraph, Callable[..., Any]] = weakref.WeakKeyDictionary()
 """Program → what runs in its place while somebody records."""
@@ -144,14 +148,16 @@ def play_told(
     return result
 
 
-# ---- guards ---------------------------------------------------------------------------------------------------------
+# ---- guards --------------------------------------------------------------------------------------
 
 _watched: dict[Check, CodeType] = {}
 """Check → its own body."""
 
 
 def watch(check: Check) -> None:
-    """Let a check tell each time it is asked. The hook holds its function, so the function stays and gets another body.
+    """Let a check tell each time it is asked.
+
+    The hook holds its function, so the function stays and gets another body.
 
     A function of somebody else's (an exercise's answer) is left alone: other code may call it."""
     namespace = getattr(check, "names", None)
@@ -198,7 +204,7 @@ def watch_none() -> None:
     _watched.clear()
 
 
-# ---- while somebody records -----------------------------------------------------------------------------------------
+# ---- while somebody records ----------------------------------------------------------------------
 
 _lock = threading.Lock()
 _recordings = 0

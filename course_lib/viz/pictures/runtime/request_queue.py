@@ -1,6 +1,7 @@
 """A server and its requests: who waits for whom, and how long the slowest wait.
 
-In:  `Handled` requests (their times in ticks of a simulation), or samples of any latency. Out: `Picture`s.
+In:  `Handled` requests (their times in ticks of a simulation), or samples of any latency. Out:
+     `Picture`s.
 """
 
 from __future__ import annotations
@@ -19,8 +20,8 @@ from course_lib.viz.kit.tables import columns
 
 @dataclass(frozen=True)
 class Handled:
-    """One request: when it arrived, when its turn came, how long its program was compiled and then ran. `size`: how many tokens
-    it was padded to; `where`: the shape that it ran in."""
+    """One request: when it arrived, when its turn came, how long its program was compiled and then
+    ran. `size`: how many tokens it was padded to; `where`: the shape that it ran in."""
 
     arrived: float
     length: int
@@ -52,7 +53,7 @@ def ticks(value: float) -> str:
     return f"{value:,.0f}" if value >= 100 else f"{value:.3g}"
 
 
-# ---- the queue ------------------------------------------------------------------------------------------------------
+# ---- the queue -----------------------------------------------------------------------------------
 
 TRACK, ROW, HEAD = 560.0, 25.0, 30.0
 """px: the length of the time axis, the height of a request, and room for the title."""
@@ -64,7 +65,8 @@ QUEUE_HEADER = ("request", "arrives", "begins", "compiles", "runs", "padding", "
 def queue(handled: Sequence[Handled], title: str = "", until: float = 0.0) -> Picture:
     """A row for each request: waiting, compiling, running, and how much of running is padding.
 
-    until: the end of the time axis, ticks, so that two pictures share one scale. Raises ValueError without a request."""
+    until: the end of the time axis, ticks, so that two pictures share one scale. Raises ValueError
+    without a request."""
     if not handled:
         raise ValueError("a queue needs at least one request")
 
@@ -144,7 +146,7 @@ def step_for(end: float) -> int:
     raise AssertionError("steps grow without end")
 
 
-# ---- latencies ------------------------------------------------------------------------------------------------------
+# ---- latencies -----------------------------------------------------------------------------------
 
 LANE, SCALE = 40.0, 410.0
 """px: the height of a lane, and the length of the scale."""
@@ -178,7 +180,8 @@ class LogScale:
 def latencies(
     samples: Mapping[str, Sequence[float]], unit: str = "ticks", caption: str = ""
 ) -> Picture:
-    """A lane for each name: every sample a thin line, on a logarithmic scale; p50, p95 and p99 as marks and as numbers.
+    """A lane for each name: every sample a thin line, on a logarithmic scale; p50, p95 and p99 as
+    marks and as numbers.
 
     Raises ValueError for a name without samples, and for a sample that is not above 0."""
     if not samples or not all(samples.values()):

@@ -1,6 +1,7 @@
 """How many times as fast, and where the best tile size lies.
 
-In:  numbers that were measured. Out: `Picture`s. Eager is grey, ours in a stage's colour, the real torch.compile dashed slate.
+In:  numbers that were measured. Out: `Picture`s. Eager is grey, ours in a stage's colour, the real
+     torch.compile dashed slate.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ from course_lib.viz.kit.style import SMALL, Picture, human_seconds, plural
 from course_lib.viz.kit.svg import Svg, fold, n, text_width
 from course_lib.viz.kit.tables import columns, show
 
-# ---- how many times as fast as eager --------------------------------------------------------------------------------
+# ---- how many times as fast as eager -------------------------------------------------------------
 
 LONGEST, WIDEST = 460.0, 766.0
 """px: the longest bar, and the whole drawing where it can be."""
@@ -141,7 +142,7 @@ class SpeedupDrawing:
         self.svg.text(x, self.y + 15, "eager", SMALL, anchor="middle", stage="eager")
 
 
-# ---- measured configurations as a landscape -------------------------------------------------------------------------
+# ---- measured configurations as a landscape ------------------------------------------------------
 
 CELL_WIDE, CELL_TALL = 92.0, 34.0
 """px: a cell."""
@@ -156,9 +157,12 @@ def landscape(
     title: str = "",
     caption: str = "",
 ) -> Picture:
-    """Measured configurations: (first, second) → seconds. The stronger the tint, the faster; the best is framed.
+    """Measured configurations: (first, second) → seconds.
 
-    What was not measured needs a `caption` that says so. Raises ValueError without a configuration."""
+    The stronger the tint, the faster; the best is framed.
+
+    What was not measured needs a `caption` that says so. Raises ValueError without a
+    configuration."""
     look_at_landscape(seconds)
     down = sorted({first for first, _ in seconds})
     right = sorted({second for _, second in seconds})
@@ -217,12 +221,12 @@ def draw_cell(svg: Svg, x: float, y: float, took: float, best: float, worst: flo
     svg.text(left + wide / 2, y + 21, human_seconds(took), SMALL, anchor="middle", bold=is_best)
 
 
-# ---- what autotuning tried ------------------------------------------------------------------------------------------
+# ---- what autotuning tried -----------------------------------------------------------------------
 
 
 def tuned(kernel: Any, choice: str, seconds: Mapping[str, float]) -> Picture:
-    """What autotuning tried: for a generated kernel (its name) a landscape of tiles and threads, for a product (its
-    `ExternKernel`) bars.
+    """What autotuning tried: for a generated kernel (its name) a landscape of tiles and threads,
+    for a product (its `ExternKernel`) bars.
 
     What the machine refused to run has infinite seconds and is left out."""
     ran = {what: took for what, took in seconds.items() if math.isfinite(took)}

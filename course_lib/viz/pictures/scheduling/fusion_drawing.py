@@ -1,7 +1,7 @@
 """Loops before and kernels after fusion as a drawing of two columns.
 
-In:  `Sides` and `Buffers` of `fusion_items`. Out: an `Svg`. In each column boxes stand from top to bottom, the buffers to their
-     right, and lines between them in lanes.
+In:  `Sides` and `Buffers` of `fusion_items`. Out: an `Svg`. In each column boxes stand from top to
+     bottom, the buffers to their right, and lines between them in lanes.
 """
 
 from __future__ import annotations
@@ -16,11 +16,13 @@ from course_lib.viz.pictures.scheduling.fusion_items import Buffers, Item, Loop,
 BOX, CYLINDER, LABEL, BETWEEN = 177, 28, 96, 22
 """px: how wide a box is, a buffer, the words beside it, and the gap between the columns."""
 ROW, LOOP, HEAD, NOTE, GAP = 46, 38, 26, 18, 14
-"""px: how tall a loop alone is, one in a kernel, a kernel's name, a line of small inputs; and between two boxes."""
+"""px: how tall a loop alone is, one in a kernel, a kernel's name, a line of small inputs; and
+between two boxes."""
 SLOT, TAP, LANE = 38, 10, 9
 """px: a buffer beside a box, a line that arrives at it, and a lane."""
 SMALL_SHARE = 0.002
-"""In a picture of many loops, inputs smaller than this share of the largest buffer are named in the box that reads them."""
+"""In a picture of many loops, inputs smaller than this share of the largest buffer are named in the
+box that reads them."""
 DENSE_FROM = 8
 """More loops than this are many."""
 
@@ -80,7 +82,7 @@ class Panel:
         self.cylinder_x = BOX + 34 + LANE * lane_count
         self.width = self.cylinder_x + CYLINDER + LABEL
 
-    # ---- where everything stands ------------------------------------------------------------------------------------
+    # ---- where everything stands -----------------------------------------------------------------
 
     def place(self, item: Item, y: float) -> float:
         """Give the item its height, and each of its buffers a place; the bottom comes back."""
@@ -89,7 +91,8 @@ class Panel:
         item.small = [name for name in inputs if self.buffers.size(name) < self.least]
         beside = [name for name in inputs if name not in item.small] + item.writes
 
-        # What comes through a lane arrives on top; below, the item's own buffers stand one under the other.
+        # What comes through a lane arrives on top; below, the item's own buffers stand one under
+        # the other.
         item.top = y
         for number, name in enumerate(through):
             item.arrive[name] = y + 9 + TAP * number
@@ -106,7 +109,8 @@ class Panel:
         return y + item.height
 
     def assign_lanes(self) -> dict[str, int]:
-        """A lane for each buffer that is read further down: the first that is free over that stretch."""
+        """A lane for each buffer that is read further down: the first that is free over that
+        stretch."""
         stretches = []
         for name, item in self.home.items():
             arrivals = [reader.arrive[name] for reader in self.items if name in reader.arrive]
@@ -115,7 +119,8 @@ class Panel:
         return lanes(stretches)
 
     def weight(self, name: str) -> float:
-        """0 for the smallest buffer of the picture, 1 for the largest, by the logarithm of their bytes."""
+        """0 for the smallest buffer of the picture, 1 for the largest, by the logarithm of their
+        bytes."""
         size = self.buffers.size(name)
         if not size:
             return 0.0
@@ -124,7 +129,7 @@ class Panel:
             return 0.5
         return math.log(size / smallest) / math.log(largest / smallest)
 
-    # ---- drawing ----------------------------------------------------------------------------------------------------
+    # ---- drawing ---------------------------------------------------------------------------------
 
     def draw(self, svg: Svg, x: float, y: float) -> None:
         """The column with its top left corner at (x, y)."""
@@ -143,7 +148,8 @@ class Panel:
         return Line(1.2 + 4 * self.weight(name), 0.75 if stage else 0.5, stage, tip)
 
     def draw_lines(self, svg: Svg, x: float, y: float, item: Item, name: str) -> None:
-        """From the writer to the buffer (or from an input to its first reader), and from there to who reads it further down."""
+        """From the writer to the buffer (or from an input to its first reader), and from there to
+        who reads it further down."""
         line = self.line_of(name)
         middle = y + item.beside[name]
         cylinder, box = x + self.cylinder_x - 2, x + BOX + 2
@@ -165,7 +171,8 @@ class Panel:
             line.arrow(svg, [(lane - line.width / 2, arrival), (box, arrival)])
 
     def draw_buffer(self, svg: Svg, x: float, middle: float, name: str) -> None:
-        """A cylinder as tall as its bytes, with its name and size; ✕ where it no longer reaches memory after fusion."""
+        """A cylinder as tall as its bytes, with its name and size; ✕ where it no longer reaches
+        memory after fusion."""
         is_made = name in self.made
         size = self.buffers.in_words(name)
         height = 14 + 16 * self.weight(name)

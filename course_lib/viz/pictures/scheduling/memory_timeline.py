@@ -1,9 +1,11 @@
 """How much memory a compiled graph holds while it runs, with its memory plan and without.
 
 In:  a `Schedule` and its `MemoryPlan`.
-Out: `MemoryUse`: bytes held while each kernel runs, the peak, and the same if each node ran alone, as in eager. It shows
-     itself as a picture: time left to right, a band for each piece of memory, as thick as it has bytes.
-In PyTorch: `torch.cuda.memory._record_memory_history` and the active memory timeline of pytorch.org/memory_viz.
+Out: `MemoryUse`: bytes held while each kernel runs, the peak, and the same if each node ran alone,
+     as in eager. It shows itself as a picture: time left to right, a band for each piece of memory,
+     as thick as it has bytes.
+In PyTorch: `torch.cuda.memory._record_memory_history` and the active memory timeline of
+pytorch.org/memory_viz.
 """
 
 from __future__ import annotations
@@ -23,7 +25,9 @@ from course_lib.viz.kit.svg import Svg, n, shorten
 
 @dataclass(frozen=True)
 class Span:
-    """A piece of memory, from the step that first needs it to the last. `names`: what lies in it, one after the other."""
+    """A piece of memory, from the step that first needs it to the last.
+
+    `names`: what lies in it, one after the other."""
 
     first: int
     last: int
@@ -106,7 +110,8 @@ class MemoryUse:
 
     @property
     def picture(self) -> Picture:
-        """The memory timeline: operations one by one on the left, ours on the right, on one scale."""
+        """The memory timeline: operations one by one on the left, ours on the right, on one
+        scale."""
         return memory_timeline(self)
 
     def save(self, path: str | os.PathLike[str]) -> Path:
@@ -126,10 +131,11 @@ def held(spans: Sequence[Span], count: int) -> list[int]:
     return list(accumulate(change))[:count]
 
 
-# ---- the timeline ---------------------------------------------------------------------------------------------------
+# ---- the timeline --------------------------------------------------------------------------------
 
 PANEL, BETWEEN, TALL, HEAD, AXIS = 326.0, 34.0, 240.0, 44.0, 58.0
-"""px: the width of one timeline and what is between two, their height, the headings above, the sizes on the left."""
+"""px: the width of one timeline and what is between two, their height, the headings above, the
+sizes on the left."""
 
 
 STAGES = ("eager", "scheduling")
@@ -188,7 +194,9 @@ def less(peaks: tuple[int, int]) -> str:
 def draw_spans(
     svg: Svg, spans: list[Span], steps: int, corner: tuple[float, float], scale: float, stage: str
 ) -> None:
-    """Bands stacked on each other at every step, in the order in which they begin. When a lower band ends, those above it fall."""
+    """Bands stacked on each other at every step, in the order in which they begin.
+
+    When a lower band ends, those above it fall."""
     left, floor = corner
     wide = PANEL / max(steps, 1)
     tops = [floor] * steps
@@ -211,7 +219,8 @@ def draw_spans(
 def outline(edge: list[tuple[float, float]], wide: float, tall: float) -> str:
     """The path round a band: along its upper edge to the right, and back along its lower edge.
 
-    edge: the left end of the band's lower edge at each step. wide, tall: the width of a step, and the band's height.
+    edge: the left end of the band's lower edge at each step. wide, tall: the width of a step, and
+    the band's height.
     """
     # steps at one height are one line
     levels = [list(same) for _, same in groupby(edge, lambda corner: n(corner[1]))]
