@@ -1,11 +1,14 @@
 """`course grade --anonymous`: marks and feedback under names that say nothing.
 
-In:  the submissions of a class under their real names. Out: the same submissions under names drawn at random
-     (`student-7f3a91`), and `names.csv` in the folder of the marks, the one file that says whose each is.
+In:  the submissions of a class under their real names. Out: the same submissions under names drawn
+     at random (`student-7f3a91`), and `names.csv` in the folder of the marks, the one file that
+     says whose each is.
 
-Whoever reads `grades.csv`, the feedback or the class's dashboard does not learn whose mark it is. A name is drawn once and kept,
-so marks that were made before are found again. `course gradebook` puts the real names back by itself.
-What it cannot hide: a name that a student wrote into the notebook, and the file names in `collected.csv`.
+Whoever reads `grades.csv`, the feedback or the class's dashboard does not learn whose mark it is. A
+name is drawn once and kept, so marks that were made before are found again. `course gradebook` puts
+the real names back by itself.
+What it cannot hide: a name that a student wrote into the notebook, and the file names in
+`collected.csv`.
 """
 
 from __future__ import annotations
@@ -44,7 +47,8 @@ class Names:
                 return name
 
     def hide(self, items: Iterable[Submission]) -> list[Submission]:
-        """The submissions under their drawn names, in the order of these: the order of the class would tell."""
+        """The submissions under their drawn names, in the order of these: the order of the class
+        would tell."""
         hidden = [dataclasses.replace(item, student=self.called(item.student)) for item in items]
         self.write()
         return sorted(hidden, key=lambda item: item.key)

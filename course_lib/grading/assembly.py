@@ -3,8 +3,9 @@
 In:  a `Verdict` on each part, and the answers that the learner's parts are made of.
 Out: an `Assembly`, which compiles as `cl.compile` does.
 
-Each stage of the learner's is watched: where it fails on a graph, ours does that graph, and `uses` says so. Two stages are a class and a
-table (`ASKED`); the compiler asks them all the time, so that no call of theirs can be counted or replaced.
+Each stage of the learner's is watched: where it fails on a graph, ours does that graph, and `uses`
+says so. Two stages are a class and a table (`ASKED`); the compiler asks them all the time, so that
+no call of theirs can be counted or replaced.
 PyTorch has no counterpart. `torch.compile(backend=...)` exchanges the back half alone.
 """
 
@@ -37,7 +38,8 @@ from .progress import progress
 
 Owner = Literal["yours", "given", "ours"]
 ASKED = ("interpreter", "decompositions")
-"""Stages that are a class and a table: nothing is called that could be counted, or replaced where it fails."""
+"""Stages that are a class and a table: nothing is called that could be counted, or replaced where
+it fails."""
 
 
 @dataclass(frozen=True)
@@ -51,7 +53,9 @@ class Verdict:
 
 @dataclass
 class Assembly:
-    """A compiler of several hands. `uses` counts, for each part of the learner's, how often it served, and why it did not."""
+    """A compiler of several hands.
+
+    `uses` counts, for each part of the learner's, how often it served, and why it did not."""
 
     verdicts: tuple[Verdict, ...]
     # part → the notebook that it comes from
@@ -66,7 +70,9 @@ class Assembly:
 
     @property
     def pipeline(self) -> Pipeline:
-        """For `cl.compile(f, pipeline=...)`. (Guard checks and resume functions are no fields of it: see `compile`.)"""
+        """For `cl.compile(f, pipeline=...)`.
+
+        (Guard checks and resume functions are no fields of it: see `compile`.)"""
         stages = self.stages()
         return Pipeline().replace(
             **{name: made for name, made in stages.items() if name not in ("check", "resume")}
@@ -133,15 +139,17 @@ class Assembly:
         return Assembly(tuple(left), self.answers, self.strict)
 
     def exchange(self, name: str, **answers: Any) -> Assembly:
-        """The same with other functions in one part: `mine.exchange("my_plan", my_plan=another)`."""
+        """The same with other functions in one part:
+        `mine.exchange("my_plan", my_plan=another)`."""
         part = self.only(name)
         old = part.answers[name]
         new = Answers(old.lesson, {**old.names, **answers})
         return Assembly(self.verdicts, {**self.answers, name: new}, self.strict)
 
     def suspects(self, model: Any, *inputs: Any) -> dict[str, float]:
-        """Part → the largest difference from eager, if `model` is compiled with this part alone. A bug in one stage shows in one
-        line; "all" is the whole assembly."""
+        """Part → the largest difference from eager, if `model` is compiled with this part alone.
+
+        A bug in one stage shows in one line; "all" is the whole assembly."""
         return {name: worst(model, only.compile(model), inputs) for name, only in self.one_by_one()}
 
     def one_by_one(self) -> Iterator[tuple[str, Assembly]]:
@@ -185,7 +193,8 @@ class Assembly:
     def save(
         self, path: str | Path, name: str = "", facts: Mapping[str, object] | None = None
     ) -> Path:
-        """Write a page to keep: the map, `facts` (what you found out about your compiler), and the points of every lesson."""
+        """Write a page to keep: the map, `facts` (what you found out about your compiler), and the
+        points of every lesson."""
         standing = progress(find_root())
         points = [
             (s.name, "given" if s.state == "given" else f"{s.points:g} of {s.out_of:g}")

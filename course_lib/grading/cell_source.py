@@ -1,4 +1,5 @@
-"""The source of a cell, and how its values are written in a message: for notes on errors and for checks.
+"""The source of a cell, and how its values are written in a message: for notes on errors and for
+checks.
 
 In:  the file name of a frame, a syntax tree, a value. Out: statements, names, one line of text.
 PyTorch has no counterpart.
@@ -49,7 +50,8 @@ def short(value: Any) -> str:
 
 
 def without_addresses(text: str) -> str:
-    """`<function f at 0x7f3a>` without the place in memory: it is another one each time, and says nothing."""
+    """`<function f at 0x7f3a>` without the place in memory: it is another one each time, and says
+    nothing."""
     return _ADDRESS.sub("", text)
 
 

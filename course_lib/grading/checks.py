@@ -1,9 +1,11 @@
 """Checks that teach: what an exercise asserts, and what it says when the answer is not right yet.
 
-In:  a learner's result beside what was expected. Out: nothing, or `CheckFailed`, which says What, Why, Expected, Got.
+In:  a learner's result beside what was expected. Out: nothing, or `CheckFailed`, which says What,
+     Why, Expected, Got.
 
-A check never trusts the learner's object to compare itself. An object whose `__eq__` always says True would pass any
-`assert got == expected`; so `check_close` looks at the type first and compares plain tensors with torch.
+A check never trusts the learner's object to compare itself. An object whose `__eq__` always says
+True would pass any `assert got == expected`; so `check_close` looks at the type first and compares
+plain tensors with torch.
 """
 
 from __future__ import annotations
@@ -33,7 +35,8 @@ _assert_close = torch.testing.assert_close
 _PLAIN = (bool, int, float, complex, str, bytes, type(None))
 _TENSORS = (torch.Tensor, torch.nn.Parameter)
 _NOT_GIVEN = object()
-# how a kernel calls the file of a cell, with a line: another name each time, which tells a reader nothing
+# how a kernel calls the file of a cell, with a line: another name each time, which tells a reader
+# nothing
 _CELL_FILE = re.compile(r"(?:/\S*/ipykernel_\d+/\d+\.py|<ipython-input-[^>]*>):(\d+)")
 MOST_GUARDS = 8  # that a check shows
 _LIBRARY = str(Path(__file__).parents[1])
@@ -42,8 +45,8 @@ _LIBRARY = str(Path(__file__).parents[1])
 class CheckFailed(AssertionError):
     """An exercise's check did not hold; the text says what to look at next.
 
-    What, Why, the call that was asked with its inputs, Expected, Got. A text among the last two that could be taken for another
-    value (`'3'` for 3) stands in quotes.
+    What, Why, the call that was asked with its inputs, Expected, Got. A text among the last two
+    that could be taken for another value (`'3'` for 3) stands in quotes.
     """
 
     def __init__(
@@ -60,7 +63,8 @@ class CheckFailed(AssertionError):
         self.what, self.why = what, why
 
     def _render_traceback_(self) -> list[str]:
-        """In a notebook the text is shown, and no lines of checks and of the course: IPython asks for it."""
+        """In a notebook the text is shown, and no lines of checks and of the course: IPython asks
+        for it."""
         return [f"CheckFailed: {self}"]
 
 
@@ -69,8 +73,9 @@ def check(
 ) -> None:
     """Raise `CheckFailed` unless `condition` is exactly True.
 
-    `what` says which property was looked at, `why` why it matters. A condition of another type than bool (a tensor, an
-    object that overloads `==`) fails: compare with `check_equal` or `check_close` instead.
+    `what` says which property was looked at, `why` why it matters. A condition of another type than
+    bool (a tensor, an object that overloads `==`) fails: compare with `check_equal` or
+    `check_close` instead.
     """
     if type(condition) not in (bool, np.bool_):
         raise CheckFailed(
@@ -100,10 +105,12 @@ def check_close(
     rtol: float | None = None,
     atol: float | None = None,
 ) -> None:
-    """Raise `CheckFailed` unless `got` is `expected` to within tolerance: same type, shape, dtype and values.
+    """Raise `CheckFailed` unless `got` is `expected` to within tolerance: same type, shape, dtype
+    and values.
 
-    `expected` is a tensor, a NumPy array or scalar, a number, or a tuple, list or dict of those. Tolerances default to
-    torch's for the dtype; NaN equals NaN. A subclass of `torch.Tensor` is refused: it can answer comparisons as it likes.
+    `expected` is a tensor, a NumPy array or scalar, a number, or a tuple, list or dict of those.
+    Tolerances default to torch's for the dtype; NaN equals NaN. A subclass of `torch.Tensor` is
+    refused: it can answer comparisons as it likes.
     """
     kind = type(expected)
     if kind in (tuple, list):
@@ -141,10 +148,11 @@ def check_runs(
     why: str = "",
     hints: Mapping[type[Exception], str] | None = None,
 ) -> Any:
-    """What `call()` gives; if it raises, `CheckFailed` with the error and the learner's line that it came from.
+    """What `call()` gives; if it raises, `CheckFailed` with the error and the learner's line that
+    it came from.
 
-    `hints` has a better reason than `why` for some kinds of error. A stub's `NotImplementedError` and a check's own
-    failure pass through: both say already what is to be done.
+    `hints` has a better reason than `why` for some kinds of error. A stub's `NotImplementedError`
+    and a check's own failure pass through: both say already what is to be done.
     """
     try:
         return call()
@@ -162,8 +170,8 @@ def check_runs(
 def check_keeps(function: Callable[..., Any], *inputs: Any, why: str = "") -> Any:
     """What `function(*inputs)` gives; `CheckFailed` if an input is another afterwards.
 
-    Whoever calls the function goes on with the inputs. Tensors, arrays, lists, tuples, sets and dicts are compared by what is
-    in them, to any depth; another object counts as itself.
+    Whoever calls the function goes on with the inputs. Tensors, arrays, lists, tuples, sets and
+    dicts are compared by what is in them, to any depth; another object counts as itself.
     """
     before = _copied(inputs)
     result = function(*inputs)
@@ -242,7 +250,8 @@ def check_graphs(
 ) -> None:
     """Raise `CheckFailed` unless so many graphs were captured; with `at_most`, so many or fewer.
 
-    `guards`: what is to blame, from `watch_guards` or a trace: guards that failed, and breaks, with their lines.
+    `guards`: what is to blame, from `watch_guards` or a trace: guards that failed, and breaks, with
+    their lines.
     """
     if type(got) is int and (got == expected or (at_most and got < expected)):
         return
@@ -258,7 +267,8 @@ def check_graphs(
 
 @contextmanager
 def watch_guards() -> Iterator[list[str]]:
-    """The guards that fail inside, and the breaks, each with its line: why there are as many graphs as there are."""
+    """The guards that fail inside, and the breaks, each with its line: why there are as many graphs
+    as there are."""
     from course_lib import events
 
     said: list[str] = []
@@ -289,7 +299,8 @@ def _break(problem: Any) -> str:
 
 
 def _place(error: Exception) -> str:
-    """The innermost line of a cell that an error went through: a cell's file lies neither in torch nor in this library."""
+    """The innermost line of a cell that an error went through: a cell's file lies neither in torch
+    nor in this library."""
     place, step = "", error.__traceback__ and error.__traceback__.tb_next
     while step is not None:
         file = step.tb_frame.f_code.co_filename
@@ -304,7 +315,8 @@ def _place(error: Exception) -> str:
 def _check_values(
     got: Any, expected: Any, what: str, why: str, rtol: float | None, atol: float | None
 ) -> None:
-    """Compare two values of the same type: numbers, tensors, arrays; anything else must be equal."""
+    """Compare two values of the same type: numbers, tensors, arrays; anything else must be
+    equal."""
     if isinstance(expected, (*_TENSORS, np.ndarray, np.generic)):
         check(
             tuple(got.shape) == tuple(expected.shape),
@@ -357,7 +369,8 @@ def _same(got: Any, expected: Any) -> bool:
 
 
 def _call() -> str:
-    """What the check asked the answer; nothing where that cannot be told: the message itself must not fail."""
+    """What the check asked the answer; nothing where that cannot be told: the message itself must
+    not fail."""
     try:
         return "\n          ".join(checked_call(sys._getframe(2)))
     except Exception:

@@ -2,8 +2,9 @@
 
 In:  a subcommand and its arguments. Out: text on the terminal and an exit status.
 
-The commands themselves are in `commands/`, a file a group. What they share is here: the parser, and the rule that a mistake in the
-course's files or in the arguments is told in one sentence, without a traceback.
+The commands themselves are in `commands/`, a file a group. What they share is here: the parser, and
+the rule that a mistake in the course's files or in the arguments is told in one sentence, without a
+traceback.
 """
 
 from __future__ import annotations
@@ -26,7 +27,8 @@ OWN_OPTIONS = {"bench": tools.bench, "coverage": tools.coverage}
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command."""
     show_every_sign()
-    # jsonschema, which nbformat loads, would build a grammar of international addresses from this: a second and more
+    # jsonschema, which nbformat loads, would build a grammar of international addresses from this:
+    # a second and more
     sys.modules.setdefault("rfc3987_syntax", None)  # type: ignore[arg-type]
 
     words = list(sys.argv[1:] if argv is None else argv)
@@ -78,7 +80,8 @@ def parser() -> argparse.ArgumentParser:
 
 
 def a_line_each(prog: str) -> argparse.HelpFormatter:
-    """Help in which each command stands beside what it does, in 80 columns where the terminal has no more."""
+    """Help in which each command stands beside what it does, in 80 columns where the terminal has
+    no more."""
     return argparse.HelpFormatter(prog, max_help_position=18)
 
 

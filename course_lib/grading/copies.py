@@ -1,16 +1,19 @@
 """The learner's copy of an exercise: where the work is done.
 
-In:  a `Lesson`. Out: `work/NN_name.ipynb`, which git does not look at; sentences about what was done.
+In:  a `Lesson`. Out: `work/NN_name.ipynb`, which git does not look at; sentences about what was
+     done.
 
-    start(lesson)     makes the copy where there is none, and moves answers over that stand in `exercises/`
+    start(lesson)     makes the copy where there is none, and moves answers over that stand in
+                      `exercises/`
     update(lesson)    puts a newer exercise into the copy (`merging`)
     undo              is in `history`
 
-What the course hands out is in `handed_out`, where the learner's answers are in `learners_files`; answers that stand elsewhere are
-brought by `taking_over`.
-`exercises/` is what the course hands out. `work/.base/` keeps the exercises that copies were made from, one file for each
-release, so that a merge knows what the learner changed. Every writing command holds the lock of `work/`, keeps the file before
-it in `work/.history/`, and writes in one step (`writing`).
+What the course hands out is in `handed_out`, where the learner's answers are in `learners_files`;
+answers that stand elsewhere are brought by `taking_over`.
+`exercises/` is what the course hands out. `work/.base/` keeps the exercises that copies were made
+from, one file for each release, so that a merge knows what the learner changed. Every writing
+command holds the lock of `work/`, keeps the file before it in `work/.history/`, and writes in one
+step (`writing`).
 """
 
 from __future__ import annotations
@@ -29,7 +32,8 @@ from .taking_over import fetch_from_exercises, some_names, take_over, write_kept
 
 @dataclass
 class Done:
-    """What a command did to one lesson: in a word ("made", "there", "current", "updated"), and sentences for the learner."""
+    """What a command did to one lesson: in a word ("made", "there", "current", "updated"), and
+    sentences for the learner."""
 
     lesson: Lesson
     word: str
@@ -67,7 +71,8 @@ def start(lesson: Lesson) -> Done:
 
 
 def bring(lesson: Lesson, source: Path) -> Done | None:
-    """`start`, with the answers of a notebook that lies elsewhere (a file, or a folder with it); None where it is not there."""
+    """`start`, with the answers of a notebook that lies elsewhere (a file, or a folder with it);
+    None where it is not there."""
     path = source if source.is_file() else notebook_in(lesson, source)
     if path is None:
         return None
@@ -101,7 +106,8 @@ def update(lesson: Lesson) -> Done:
         current = same_cells(merged.nb, mine) and release_of(mine) == release_of(theirs)
         if current:
             return Done(lesson, "current", said)
-        # the base first: a copy names its release, so a crash between the two leaves a pair that fits
+        # the base first: a copy names its release, so a crash between the two leaves a pair that
+        # fits
         keep_base(lesson, exercise)
         write_kept(lesson, seen, merged.nb, "update")
 
@@ -109,7 +115,9 @@ def update(lesson: Lesson) -> Done:
 
 
 def has_update(lesson: Lesson) -> bool:
-    """Whether the course's exercise is another one than the copy was made from. An unreadable copy says no."""
+    """Whether the course's exercise is another one than the copy was made from.
+
+    An unreadable copy says no."""
     try:
         mine = read(lesson.copy)
     except CourseError:

@@ -1,6 +1,7 @@
 """How far a compiled model is from eager: results, and where there are parameters, their gradients.
 
-In:  a model, what was compiled of it, and inputs. Out: the largest difference of two numbers at one place.
+In:  a model, what was compiled of it, and inputs. Out: the largest difference of two numbers at one
+place.
 In PyTorch: `torch._dynamo.utils.same` compares so in the accuracy minifier.
 """
 
@@ -13,7 +14,8 @@ import torch
 
 
 def worst(model: Any, compiled: Any, inputs: tuple[Any, ...]) -> float:
-    """The largest difference between two models on the same inputs: results, and where there are parameters, gradients."""
+    """The largest difference between two models on the same inputs: results, and where there are
+    parameters, gradients."""
     return worst_of(
         model, compiled, [inputs], isinstance(model, torch.nn.Module) and model.training
     )
@@ -37,7 +39,8 @@ def worst_of(model: Any, compiled: Any, calls: list[tuple[Any, ...]], training: 
 
 
 def apart(one: torch.Tensor, other: torch.Tensor) -> float:
-    """The largest difference of two tensors; infinite where shapes, dtypes or the places of NaN differ."""
+    """The largest difference of two tensors; infinite where shapes, dtypes or the places of NaN
+    differ."""
     if (
         one.shape != other.shape
         or one.dtype != other.dtype

@@ -1,10 +1,11 @@
 """The course in another language: notebooks with the same code and outputs, and other prose.
 
-In:  the executed English notebooks, a language's catalogs. Out: `notebooks/zh/NN_name.ipynb`, `notebooks/glossary.zh.md`; the
-prose of a learner's copy.
+In:  the executed English notebooks, a language's catalogs. Out: `notebooks/zh/NN_name.ipynb`,
+`notebooks/glossary.zh.md`; the prose of a learner's copy.
 
-No cell is run: code and outputs are those of the English notebook, letter by letter, but for the labels in pictures (`languages`).
-A text without a translation, or whose English has changed since, is shown in English with a mark below it.
+No cell is run: code and outputs are those of the English notebook, letter by letter, but for the
+labels in pictures (`languages`). A text without a translation, or whose English has changed since,
+is shown in English with a mark below it.
 PyTorch has no counterpart.
 """
 
@@ -48,7 +49,7 @@ def _write(path: Path, text: str) -> bool:
     return True
 
 
-# ---- lessons --------------------------------------------------------------------------------------------------------
+# ---- lessons -------------------------------------------------------------------------------------
 
 
 def lessons(root: Path) -> list[Part]:
@@ -91,7 +92,9 @@ def in_language(english: str, known: dict[str, Entry], language: str) -> str:
 
 
 def relinked(text: str, names: set[str], root: Path, language: str) -> str:
-    """`text` with its addresses as seen from one folder further down. A lesson's stays: it lies in the same folder."""
+    """`text` with its addresses as seen from one folder further down.
+
+    A lesson's stays: it lies in the same folder."""
 
     def address(found: re.Match[str]) -> str:
         before, path = found.groups()
@@ -107,7 +110,7 @@ def relinked(text: str, names: set[str], root: Path, language: str) -> str:
     )
 
 
-# ---- the glossary ---------------------------------------------------------------------------------------------------
+# ---- the glossary --------------------------------------------------------------------------------
 
 
 def has_glossary(root: Path, language: str) -> bool:
@@ -129,11 +132,13 @@ def glossary(root: Path, language: str) -> str:
     return "\n".join([head, "", *(line.replace("\n\n", " ") for line in lines)]) + "\n"
 
 
-# ---- exercises ------------------------------------------------------------------------------------------------------
+# ---- exercises -----------------------------------------------------------------------------------
 
 
 def exercise_in(exercise: Notebook, language: str) -> Notebook:
-    """An exercise, or a copy of one, with the course's prose in `language`. What a learner wrote stays."""
+    """An exercise, or a copy of one, with the course's prose in `language`.
+
+    What a learner wrote stays."""
     exercise = nbformat.from_dict(exercise)
     known = _of_exercises(language)
     folder = folder_of(language)

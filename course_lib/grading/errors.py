@@ -1,6 +1,7 @@
 """The error that a command tells in one sentence.
 
-In:  a sentence that says what is wrong, where, and what to do. Out: an exception that `cli.main` prints without a traceback.
+In:  a sentence that says what is wrong, where, and what to do. Out: an exception that `cli.main`
+prints without a traceback.
 PyTorch has no counterpart: its errors go to a programmer, these go to a learner or a teacher.
 """
 
@@ -18,7 +19,8 @@ class CourseError(Exception):
 class NotReadable(CourseError):
     """A file that is no notebook, or not all of one.
 
-    `kind` is one word for programs ("empty", "cut", "conflict", ...). `why` is the sentence without the file's name.
+    `kind` is one word for programs ("empty", "cut", "conflict", ...). `why` is the sentence without
+    the file's name.
     """
 
     def __init__(self, name: str, kind: str, why: str) -> None:

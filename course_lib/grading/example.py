@@ -1,7 +1,8 @@
 """`course example`: marks of a class that never was, to try the dashboard with.
 
-In:  the lessons' exercises, and how many students. Out: a `grades.csv` as `course grade` writes it. The exercises, points and the
-reasons are the course's own; who got what is thrown with dice, the same for the same seed.
+In:  the lessons' exercises, and how many students. Out: a `grades.csv` as `course grade` writes it.
+The exercises, points and the reasons are the course's own; who got what is thrown with dice, the
+same for the same seed.
 """
 
 from __future__ import annotations
@@ -53,7 +54,8 @@ def example(lessons: list[Lesson], students: int, path: Path, seed: int = 0) -> 
 
 
 def mark(cell: GradedCell, said: list[str], skill: float, dice: random.Random) -> dict[str, Any]:
-    """Harder exercises have more points; who fails makes one of the first mistakes more often than a later one."""
+    """Harder exercises have more points; who fails makes one of the first mistakes more often than
+    a later one."""
     hard = cell.points / 4
     reason = ""
     if skill < hard - 0.7:
@@ -72,7 +74,8 @@ def mark(cell: GradedCell, said: list[str], skill: float, dice: random.Random) -
 
 
 def reasons(cell: GradedCell) -> list[str]:
-    """What the visible checks of a cell say when they fail, as far as it stands in them word for word."""
+    """What the visible checks of a cell say when they fail, as far as it stands in them word for
+    word."""
     visible = cell.source.split(f"### {BEGIN_HIDDEN}")[0]
     said = []
 

@@ -1,7 +1,7 @@
 """The files under `exercises/`, written from the solutions.
 
-In:  a `Lesson`, with its solution notebook. Out: the exercise that `generate.exercise_from` makes of it,
-as a file. An earlier file that somebody changed is kept in the history.
+In:  a `Lesson`, with its solution notebook. Out: the exercise that `generate.exercise_from` makes
+of it, as a file. An earlier file that somebody changed is kept in the history.
 PyTorch has no counterpart.
 """
 

@@ -1,10 +1,12 @@
 """Make the exercises from the solutions.
 
 In:  `solutions/NN_name/NN_name.ipynb`, with nbgrader's metadata in its cells.
-Out: `exercises/NN_name/NN_name.ipynb`: the same, with every solution replaced by a stub and hidden tests removed.
+Out: `exercises/NN_name/NN_name.ipynb`: the same, with every solution replaced by a stub and hidden
+     tests removed.
 
-The work is nbgrader's: its own steps run in its own order, without its database. What is added is that the same
-solution always gives the same bytes, so that a stale exercise can be told by comparing files.
+The work is nbgrader's: its own steps run in its own order, without its database. What is added is
+that the same solution always gives the same bytes, so that a stale exercise can be told by
+comparing files.
 """
 
 from __future__ import annotations

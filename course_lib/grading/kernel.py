@@ -1,9 +1,11 @@
 """An IPython kernel in a process of its own, watched from outside while a cell runs.
 
-In:  a folder, `Limits`, a sandbox or none; the text of a cell. Out: one `CellRun`: how that cell ended.
+In:  a folder, `Limits`, a sandbox or none; the text of a cell. Out: one `CellRun`: how that cell
+     ended.
 
-A cell that passes a limit is interrupted or killed. Where many submissions are marked, the kernel is forked from a process that has
-imported torch already (`warm`); else it is started in the ordinary way.
+A cell that passes a limit is interrupted or killed. Where many submissions are marked, the kernel
+is forked from a process that has imported torch already (`warm`); else it is started in the
+ordinary way.
 """
 
 from __future__ import annotations
@@ -96,7 +98,8 @@ class Kernel:
 
         options: dict[str, Any] = {}
         environment: dict[str, Any] = {}
-        # there is no network inside: sockets are files in its folder, which a kernel before may have filled
+        # there is no network inside: sockets are files in its folder, which a kernel before may
+        # have filled
         if self.sandbox:
             for left in self.sandbox.folder.iterdir():
                 remove(left) if left.is_dir() and not left.is_symlink() else left.unlink()
@@ -112,7 +115,9 @@ class Kernel:
         )
 
     def _start_warm(self, sandbox: Sandbox) -> bool:
-        """Make the sandbox with a process that sleeps in it, and fork a kernel into it. False: it could not be done here."""
+        """Make the sandbox with a process that sleeps in it, and fork a kernel into it.
+
+        False: it could not be done here."""
         self._start(this_python(sandbox, SLEEPER))
         provisioner: Any = self.manager.provisioner
         sleeper = sleeper_in(provisioner.pid)
@@ -166,7 +171,8 @@ class Kernel:
         return CellRun(index, "ok")
 
     def _follow(self, request: str, stop_at: float) -> dict[str, Any]:
-        """Read what the kernel sends until this cell has ended; its error comes back, empty where there is none.
+        """Read what the kernel sends until this cell has ended; its error comes back, empty where
+        there is none.
 
         Raises `LimitPassed` where a limit was passed.
         """
@@ -194,7 +200,9 @@ class Kernel:
                 return error
 
     def _look(self, stop_at: float) -> None:
-        """Now and then: is a limit passed, or the time over? A cell is interrupted first, and gets a while to end by itself."""
+        """Now and then: is a limit passed, or the time over?
+
+        A cell is interrupted first, and gets a while to end by itself."""
         now = time.monotonic()
         if now < self.next_look:
             return
@@ -211,7 +219,8 @@ class Kernel:
             self.manager.interrupt_kernel()
 
     def _said_ok(self, request: str) -> bool:
-        """Whether the kernel says itself that this cell ended well: an error whose text cannot be sent shows nowhere else."""
+        """Whether the kernel says itself that this cell ended well: an error whose text cannot be
+        sent shows nowhere else."""
         end = time.monotonic() + self.limits.grace_seconds
         while (left := end - time.monotonic()) > 0:
             try:
@@ -259,7 +268,8 @@ class Kernel:
                 pass
 
     def _kill(self) -> None:
-        """The kernel and its children; of a control group, whoever is in it: the next kernel needs the room."""
+        """The kernel and its children; of a control group, whoever is in it: the next kernel needs
+        the room."""
         self._kill_children()
         if self.sandbox and self.sandbox.pen:
             empty(self.sandbox.pen)
@@ -267,7 +277,8 @@ class Kernel:
 
 
 def this_python(sandbox: Sandbox | None = None, program: list[str] | None = None) -> Any:
-    """A list of kernels with one entry: the Python that is running now, whatever is registered on the machine.
+    """A list of kernels with one entry: the Python that is running now, whatever is registered on
+    the machine.
 
     `program`: what is started in its place, in the same sandbox.
     """

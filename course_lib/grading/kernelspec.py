@@ -1,12 +1,16 @@
-"""Install the course's kernel for JupyterLab: `python course_lib/grading/kernelspec.py` (`make setup` does it).
+"""Install the course's kernel for JupyterLab: `python course_lib/grading/kernelspec.py`
+(`make setup` does it).
 
-In:  the environment that this Python belongs to. Out: its kernel `course`, and the one setting of Lab that the lessons want.
+In:  the environment that this Python belongs to. Out: its kernel `course`, and the one setting of
+     Lab that the lessons want.
 
-It is ipykernel, but for one word. A kernel tells Lab its Python version, `3.11.7`, and Lab writes that into each notebook that is
-opened. Then opening a lesson would change a file of the course on every machine with another version. So this kernel says `3`,
-which the stored notebooks say, too (`LANGUAGE_INFO` of `notebooks`).
+It is ipykernel, but for one word. A kernel tells Lab its Python version, `3.11.7`, and Lab writes
+that into each notebook that is opened. Then opening a lesson would change a file of the course on
+every machine with another version. So this kernel says `3`, which the stored notebooks say, too
+(`LANGUAGE_INFO` of `notebooks`).
 
-The setting: long lines of code go on in the next line. Else Lab cuts them off in a window of 1280 pixels, in one cell of six.
+The setting: long lines of code go on in the next line. Else Lab cuts them off in a window of 1280
+pixels, in one cell of six.
 
 This file imports nothing of the package, so that `make setup` need not load torch.
 """
@@ -19,8 +23,8 @@ from pathlib import Path
 
 NAME, SHOWN = "course", "Course (torch.compile)"
 
-# What `ipykernel_launcher` does, with the version changed first. Its first two lines are ipykernel's: no file of the working
-# folder may stand in for a module while the kernel loads.
+# What `ipykernel_launcher` does, with the version changed first. Its first two lines are
+# ipykernel's: no file of the working # folder may stand in for a module while the kernel loads.
 LAUNCH = """\
 import sys
 sys.path[:1] = [] if sys.path[:1] == [''] else sys.path[:1]
@@ -57,7 +61,8 @@ WRAPPED = {
 
 
 def wrap_long_lines(prefix: str = sys.prefix) -> Path:
-    """Have Lab fold long lines of code, unless a setting of this environment says something else about them already."""
+    """Have Lab fold long lines of code, unless a setting of this environment says something else
+    about them already."""
     path = Path(prefix, "share", "jupyter", "lab", "settings", "overrides.json")
     settings = {}
     if path.exists():
@@ -73,7 +78,8 @@ def wrap_long_lines(prefix: str = sys.prefix) -> Path:
 
 
 if __name__ == "__main__":
-    # run as a file, the folder of this file stands first on the path, and `answers` or `checks` could be found by mistake
+    # run as a file, the folder of this file stands first on the path, and `answers` or `checks`
+    # could be found by mistake
     sys.path[:1] = []
     print(install())
     print(wrap_long_lines())

@@ -1,13 +1,16 @@
 """Keep what a save in JupyterLab writes over: a second window loses nothing of the first one's.
 
-In:  the saves of the server that serves the course. Out: the file before each save, in the history of its lesson (`history`).
+In:  the saves of the server that serves the course. Out: the file before each save, in the history
+     of its lesson (`history`).
 
-Two windows of one notebook write over each other: Lab asks, and who chooses *Overwrite* loses what the other window saved. No
-command of the course runs then, so the server keeps the file. Only a learner's copy is kept, and only where the text of its cells
-changes. The request tells whether another window saved last: each window of Lab has a workspace, each browser a token.
+Two windows of one notebook write over each other: Lab asks, and who chooses *Overwrite* loses what
+the other window saved. No command of the course runs then, so the server keeps the file. Only a
+learner's copy is kept, and only where the text of its cells changes. The request tells whether
+another window saved last: each window of Lab has a workspace, each browser a token.
 
-`python course_lib/grading/lab_saves.py` tells the server of this environment to load this (`make setup` and `make lab` do it).
-The PyTorch counterpart: none. Jupyter's: `ContentsManager.register_pre_save_hook`, and `Checkpoints`, which keep one version.
+`python course_lib/grading/lab_saves.py` tells the server of this environment to load this
+(`make setup` and `make lab` do it). The PyTorch counterpart: none. Jupyter's:
+`ContentsManager.register_pre_save_hook`, and `Checkpoints`, which keep one version.
 """
 
 from __future__ import annotations
@@ -28,7 +31,7 @@ LARGEST = (
 _WORKSPACE = re.compile(r"/lab/workspaces/([^/?#]+)")
 
 
-# ---- the server's side ----------------------------------------------------------------------------------------------
+# ---- the server's side ---------------------------------------------------------------------------
 
 
 def _jupyter_server_extension_points() -> list[dict[str, str]]:
@@ -72,7 +75,8 @@ class Saves:
         if not changes_text(seen.data, content):
             return
 
-        # Another window had saved it last: this save may write over work that the window has never seen.
+        # Another window had saved it last: this save may write over work that the window has never
+        # seen.
         why = "save" if window == before else "window"
         with alone(lesson.work, PATIENCE):
             keep(lesson, seen, why)
@@ -93,7 +97,8 @@ def lesson_of(file: Path) -> Any:
 
 
 def name_of_window() -> str:
-    """A name of the window and browser that sent the request of this moment; "" outside of a request."""
+    """A name of the window and browser that sent the request of this moment; "" outside of a
+    request."""
     from jupyter_server.base.call_context import CallContext
 
     handler = CallContext.get(CallContext.JUPYTER_HANDLER)
@@ -105,7 +110,9 @@ def name_of_window() -> str:
 
 
 def changes_text(data: bytes | None, content: Any) -> bool:
-    """Whether what is about to be written has other cells than the file. Outputs do not count. A file that is unreadable has."""
+    """Whether what is about to be written has other cells than the file.
+
+    Outputs do not count. A file that is unreadable has."""
     if data is None:
         return False
     if len(data) > LARGEST:
@@ -122,11 +129,12 @@ def texts(notebook: Any) -> list[tuple[str, str]]:
     return [(cell["cell_type"], "".join(cell["source"])) for cell in cells]
 
 
-# ---- where the server is told ---------------------------------------------------------------------------------------
+# ---- where the server is told --------------------------------------------------------------------
 
 
 def install(prefix: str = sys.prefix) -> Path:
-    """Name this module to the server of the environment below `prefix`; gives the file that says so."""
+    """Name this module to the server of the environment below `prefix`; gives the file that says
+    so."""
     path = Path(prefix, "etc", "jupyter", "jupyter_server_config.d", "course_lib.json")
     path.parent.mkdir(parents=True, exist_ok=True)
     told = {"ServerApp": {"jpserver_extensions": {MODULE: True}}}
@@ -135,6 +143,7 @@ def install(prefix: str = sys.prefix) -> Path:
 
 
 if __name__ == "__main__":
-    # run as a file, the folder of this file stands first on the path, and `answers` or `checks` could be found by mistake
+    # run as a file, the folder of this file stands first on the path, and `answers` or `checks`
+    # could be found by mistake
     sys.path[:1] = []
     print(install())

@@ -2,8 +2,9 @@
 
 In:  a `Lesson`. Out: the file that holds the answers.
 
-The answers are in `work/NN_name.ipynb`. In an old clone they may stand under `exercises/`, in which one worked before there were copies.
-Where there is no file, the error says which command makes one or brings one back.
+The answers are in `work/NN_name.ipynb`. In an old clone they may stand under `exercises/`, in which
+one worked before there were copies. Where there is no file, the error says which command makes one
+or brings one back.
 PyTorch has no counterpart.
 """
 
@@ -20,7 +21,8 @@ from .written_answers import written_in
 
 
 def learners_file(lesson: Lesson) -> Path:
-    """The notebook that holds the learner's answers: the copy, or in an old clone the file under `exercises/`."""
+    """The notebook that holds the learner's answers: the copy, or in an old clone the file under
+    `exercises/`."""
     if lesson.copy.is_file():
         return lesson.copy
     if work_in_exercises(lesson):
@@ -32,7 +34,8 @@ def learners_file(lesson: Lesson) -> Path:
 
 
 def is_lost(lesson: Lesson) -> str:
-    """Where a copy that was there has gone, and what to do; nothing if it is there, or never was."""
+    """Where a copy that was there has gone, and what to do; nothing if it is there, or never
+    was."""
     if lesson.copy.is_file():
         return ""
     place = lesson.shown(lesson.copy)
@@ -52,8 +55,10 @@ def is_lost(lesson: Lesson) -> str:
 
 
 def notebook_in(lesson: Lesson, folder: Path) -> Path | None:
-    """The lesson's notebook in a folder: laid out as `work/` or as `exercises/`, or a whole clone. Where the learner's own
-    folder has no copy, it is the file under `exercises/`, in which one worked before there were copies."""
+    """The lesson's notebook in a folder: laid out as `work/` or as `exercises/`, or a whole clone.
+
+    Where the learner's own folder has no copy, it is the file under `exercises/`, in which one
+    worked before there were copies."""
     flat, deep = f"{lesson.name}.ipynb", f"{lesson.name}/{lesson.name}.ipynb"
     places = [folder / flat, folder / deep, folder / "work" / flat, folder / "exercises" / deep]
     if folder.resolve() == (lesson.root / "work").resolve():
@@ -62,7 +67,9 @@ def notebook_in(lesson: Lesson, folder: Path) -> Path | None:
 
 
 def looks_like(lesson: Lesson) -> Path | None:
-    """Another notebook in `work/` with this lesson's checks, say a copy that was renamed. The other lessons' copies are not read."""
+    """Another notebook in `work/` with this lesson's checks, say a copy that was renamed.
+
+    The other lessons' copies are not read."""
     names = {f"{other.name}.ipynb" for other in lessons(lesson.root)}
     others = [path for path in sorted(lesson.work.glob("*.ipynb")) if path.name not in names]
     if not others:
@@ -77,7 +84,8 @@ def looks_like(lesson: Lesson) -> Path | None:
 
 
 def read_copy(lesson: Lesson) -> Notebook:
-    """The learner's copy; where it cannot be read, the message says how to get a version back that can."""
+    """The learner's copy; where it cannot be read, the message says how to get a version back that
+    can."""
     try:
         return read(lesson.copy)
     except CourseError as problem:
@@ -90,7 +98,9 @@ def read_copy(lesson: Lesson) -> Notebook:
 
 
 def work_in_exercises(lesson: Lesson) -> list[str]:
-    """What a learner wrote into the file under `exercises/`: names of answers, "an added cell". It may be unreadable: then that."""
+    """What a learner wrote into the file under `exercises/`: names of answers, "an added cell".
+
+    It may be unreadable: then that."""
     if not lesson.exercise.is_file():
         return []
     try:
@@ -103,7 +113,8 @@ def work_in_exercises(lesson: Lesson) -> list[str]:
     known = [handed_out(lesson)]
     before = at_head(lesson)
     if before is not None:
-        # somebody may have committed answers: of a file that was changed only the stubs are the course's
+        # somebody may have committed answers: of a file that was changed only the stubs are the
+        # course's
         if not is_untouched(before):
             before.cells = [c for c in before.cells if not is_solution(c) or is_stub(c)]
         known.append(before)

@@ -1,10 +1,12 @@
 """Which line of the learner's answer gave the value that a check refused.
 
-In:  the message of a failed check, and the cells of the answer. Out: a line for that message, `Line: ...`, or nothing.
+In:  the message of a failed check, and the cells of the answer. Out: a line for that message,
+     `Line: ...`, or nothing.
 
-A wrong value raises no error, so there is no traceback to read. The source tells: the functions of the answer that the check calls
-(all of them, where it calls none by name), and their `return` statements. A function without `return` gives `None`: then the line
-says that, for it is the commonest of all surprises.
+A wrong value raises no error, so there is no traceback to read. The source tells: the functions of
+the answer that the check calls (all of them, where it calls none by name), and their `return`
+statements. A function without `return` gives `None`: then the line says that, for it is the
+commonest of all surprises.
 PyTorch has no counterpart.
 """
 
@@ -30,7 +32,9 @@ Function = ast.FunctionDef | ast.AsyncFunctionDef
 
 @dataclass(frozen=True)
 class Written:
-    """A function of the answer. `name`: `median_time`, or a method with its class. `cell`: its number, 0 if unknown."""
+    """A function of the answer.
+
+    `name`: `median_time`, or a method with its class. `cell`: its number, 0 if unknown."""
 
     name: str
     node: Function
@@ -80,7 +84,8 @@ def asked_for(written: list[Written], said: str) -> list[Written]:
 
 
 def functions_of(cell: Cell) -> Iterator[Written]:
-    """The functions of an answer's cell that the exercise asks for; all of them, where its stub is not known."""
+    """The functions of an answer's cell that the exercise asks for; all of them, where its stub is
+    not known."""
     tree, about = tree_of(cell.source), marking(cell)
     wanted = {name for name, node in named_functions(tree_of(about.get("stub", "")))}
     for name, node in named_functions(tree):
@@ -89,7 +94,8 @@ def functions_of(cell: Cell) -> Iterator[Written]:
 
 
 def named_functions(tree: ast.Module | None) -> Iterator[tuple[str, Function]]:
-    """Functions and methods at the top of a cell, with their names; a method that only sets attributes is left out."""
+    """Functions and methods at the top of a cell, with their names; a method that only sets
+    attributes is left out."""
     for node in tree.body if tree else []:
         if isinstance(node, Function):
             yield node.name, node

@@ -1,10 +1,12 @@
 """What a notebook gives to its cells besides Python, for cells that run without IPython.
 
-In:  the names in which cells run. Out: names to add: `get_ipython`, `display`, `exit`, `quit`, `input`.
+In:  the names in which cells run. Out: names to add: `get_ipython`, `display`, `exit`, `quit`,
+     `input`.
 
-`names.as_python` translates magics as IPython does (`%time f()` → `get_ipython().run_line_magic("time", "f()")`). Here stands who
-is called then. A magic that runs code of the notebook runs it; others (`!ls`, `%matplotlib inline`, `%%bash`) do nothing, for
-they belong to the learner's screen or machine, not to the answer.
+`names.as_python` translates magics as IPython does (`%time f()` →
+`get_ipython().run_line_magic("time", "f()")`). Here stands who is called then. A magic that runs
+code of the notebook runs it; others (`!ls`, `%matplotlib inline`, `%%bash`) do nothing, for they
+belong to the learner's screen or machine, not to the answer.
 PyTorch has no counterpart. IPython's own shell would take this process's display and history.
 """
 

@@ -1,15 +1,17 @@
 """`course check NN` and `course grade`: a learner's notebook is marked, always in the same way.
 
-In:  a learner's notebook as `reader` gives it, and the course's. Out: a `Report` with one `Mark` for each exercise.
+In:  a learner's notebook as `reader` gives it, and the course's. Out: a `Report` with one `Mark`
+     for each exercise.
 
     assembled      the course's notebook with the learner's answers and own cells in it
-    with_probes    the same with the grader's own cells between them: names, switches, looks for tampering
+    with_probes    the same with the grader's own cells between them: names, switches, looks for
+                   tampering
     run_notebook   every cell in order, in a process of its own, within limits
     reason         why an exercise has no points
 
 `check` and `grade` do the same, in an empty folder; `grade` has a sandbox around it besides.
-The checks that run are the ones from the course, put back over whatever stands in the learner's checks cells: those that the
-notebook shows, and those that it does not.
+The checks that run are the ones from the course, put back over whatever stands in the learner's
+checks cells: those that the notebook shows, and those that it does not.
 PyTorch has no counterpart. nbgrader's is `autograde`.
 """
 
@@ -82,7 +84,8 @@ def mark_exercise(
     limits: Limits | None = None,
     tell: Callable[[str], None] | None = None,
 ) -> Report:
-    """Mark the learner's notebook (`path`, else the lesson's own exercise file) as `course grade` does, but for the sandbox.
+    """Mark the learner's notebook (`path`, else the lesson's own exercise file) as `course grade`
+    does, but for the sandbox.
 
     `tell` gets a line about each exercise when its first cell runs."""
     path = path or lesson.exercise
@@ -103,7 +106,9 @@ def mark_exercise(
 def mark_submission(
     learners: Notebook, reference: Notebook, name: str, limits: Limits, sandbox: Sandbox | None
 ) -> Report:
-    """Mark a stranger's notebook. `reference`: the course's, with hidden tests, with answers or without."""
+    """Mark a stranger's notebook.
+
+    `reference`: the course's, with hidden tests, with answers or without."""
     if sandbox:
         return mark(learners, reference, name, limits, sandbox.folder, sandbox)
     with tempfile.TemporaryDirectory(prefix="course-grade-", ignore_cleanup_errors=True) as place:
@@ -120,9 +125,11 @@ def mark(
     beside: frozenset[str] = frozenset(),
     tell: Callable[[str], None] | None = None,
 ) -> Report:
-    """The one way to marks, for `check` and `grade`: all checks, hidden ones too, and a look whether they were tampered with.
+    """The one way to marks, for `check` and `grade`: all checks, hidden ones too, and a look
+    whether they were tampered with.
 
-    beside: names of files that lie beside the learner's notebook. tell: gets a line about each exercise when it begins.
+    beside: names of files that lie beside the learner's notebook. tell: gets a line about each
+    exercise when it begins.
     """
     nb = assembled(learners, reference)
     probes = with_probes(nb)
@@ -161,7 +168,8 @@ def telling(nb: Notebook, tell: Callable[[str], None]) -> Callable[[int], None]:
 
 
 def mark_notebook(nb: Notebook, name: str, folder: Path, limits: Limits | None = None) -> Report:
-    """Run `nb` as it is, without a look around, and mark its checks cells: for the course's own notebooks."""
+    """Run `nb` as it is, without a look around, and mark its checks cells: for the course's own
+    notebooks."""
     limits = limits or Limits()
     runs = {run.index: run for run in run_notebook(nb, folder, limits)}
     marks = [_mark(cell, Case(nb, cell.index, runs, limits)) for cell in graded_cells(nb)]

@@ -1,16 +1,21 @@
 """A learner's copy and a newer exercise, put together cell by cell.
 
-In:  three notebooks: `base`, the exercise that the copy was made from (None if it is not known), `theirs`, the exercise of
-today, and `mine`, the learner's copy. Out: a `Merged`: the notebook, and what was done, in sentences.
+In:  three notebooks: `base`, the exercise that the copy was made from (None if it is not known),
+`theirs`, the exercise of today, and `mine`, the learner's copy. Out: a `Merged`: the notebook, and
+what was done, in sentences.
 
-Cells are paired by their names (`cell_ids`, `pairing`). The order is that of the new exercise. Then each kind has its rule:
+Cells are paired by their names (`cell_ids`, `pairing`). The order is that of the new exercise. Then
+each kind has its rule:
 
-    an answer             the learner's stays, letter by letter; one that is still the stub becomes the new stub
+    an answer             the learner's stays, letter by letter; one that is still the stub becomes
+                          the new stub
     checks                the course's
-    other course cells    the side that changed since `base`; if both did, their lines are merged, or see below
+    other course cells    the side that changed since `base`; if both did, their lines are merged,
+                          or see below
     cells of the learner  stay, behind the cell that they stood behind
 
-What cannot be merged is kept beside: a marked text cell below holds it. docs/design/learners-copy.md says why this is not nbdime's.
+What cannot be merged is kept beside: a marked text cell below holds it.
+docs/design/learners-copy.md says why this is not nbdime's.
 """
 
 from __future__ import annotations
@@ -35,7 +40,10 @@ KEPT = "course-kept"  # the tag of a cell that holds what could not be merged
 
 @dataclass
 class Merged:
-    """The merged notebook. `changed`, `new` and `back` name course cells; `said` are sentences about what needs the learner."""
+    """The merged notebook.
+
+    `changed`, `new` and `back` name course cells; `said` are sentences about what needs the
+    learner."""
 
     nb: Notebook
     changed: list[str] = field(default_factory=list)
@@ -150,7 +158,8 @@ class _Merge:
         return cells
 
     def _own(self, cell: Cell, name: str | None) -> list[Cell]:
-        """A cell that the learner added (no name), a second part of an answer, or a cell that the course has no longer."""
+        """A cell that the learner added (no name), a second part of an answer, or a cell that the
+        course has no longer."""
         cell = copy.deepcopy(cell)
         if name is None or (name in self.theirs and is_solution(self.theirs[name])):
             return [cell]
@@ -175,7 +184,8 @@ class _Merge:
     # ---- what cannot be merged
 
     def _beside(self, cell: Cell, what: str, stays: str) -> list[Cell]:
-        """A text cell that holds the version which gave way; none where it stands there from an earlier merge."""
+        """A text cell that holds the version which gave way; none where it stands there from an
+        earlier merge."""
         text = f"**Kept by `course update`:** {what}. Delete this cell when you have what you need.\n\n"
         text += _fenced(cell.source, "python" if cell.cell_type == "code" else "markdown")
         if text in self.texts:
@@ -191,7 +201,8 @@ class _Merge:
 
 
 def merged_lines(old: str, new: str, mine: str) -> str | None:
-    """Both sides' changes to one text, by `git merge-file`; None where they meet in the same lines, or without git."""
+    """Both sides' changes to one text, by `git merge-file`; None where they meet in the same lines,
+    or without git."""
     with tempfile.TemporaryDirectory() as place:
         files = [Path(place, name) for name in ("mine", "old", "new")]
         for file, text in zip(files, (mine, old, new), strict=True):
@@ -219,7 +230,8 @@ def _said_by(nb: Notebook) -> list[tuple[object, ...]]:
 
 
 def _dressed(mine: Cell, new: Cell) -> Cell:
-    """The learner's text and outputs, with the name and the metadata that the course gives to the cell."""
+    """The learner's text and outputs, with the name and the metadata that the course gives to the
+    cell."""
     cell = copy.deepcopy(mine)
     cell.id = new.id
     cell.metadata = nbformat.from_dict({**mine.metadata, **new.metadata})

@@ -1,4 +1,5 @@
-"""How nbgrader sees this repository: run its commands at the top with `JUPYTER_CONFIG_PATH=course_lib/grading`.
+"""How nbgrader sees this repository: run its commands at the top with
+`JUPYTER_CONFIG_PATH=course_lib/grading`.
 
 `course exercises` reads the same file, so what it makes and what nbgrader makes are the same cells.
 """

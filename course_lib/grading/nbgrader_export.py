@@ -1,7 +1,8 @@
-"""nbgrader's `export` with cells that are quoted: its own writes a name with a comma as two columns.
+"""nbgrader's `export` with cells that are quoted: its own writes a name with a comma as two
+columns.
 
-In:  nbgrader's gradebook. Out: `grades.csv` with nbgrader's columns, written as all tables of the course are (`tables.py`).
-`nbgrader_config.py` names this class. The PyTorch counterpart: none.
+In:  nbgrader's gradebook. Out: `grades.csv` with nbgrader's columns, written as all tables of the
+course are (`tables.py`). `nbgrader_config.py` names this class. The PyTorch counterpart: none.
 """
 
 from __future__ import annotations

@@ -1,8 +1,10 @@
-"""A pytest plugin beside nbval: what Python and torch make of a program is compared only on the versions it was stored on.
+"""A pytest plugin beside nbval: what Python and torch make of a program is compared only on the
+versions it was stored on.
 
-CPython's bytecode changes with every minor version, and now and then an error's words: cells that show either carry the tag
-`bytecode`. What TorchDynamo, TorchInductor, Triton and torch's decompositions make of a program carries the tag `torch`. On other
-versions than the stored ones such cells still have to run, but their text may differ. Every other cell is compared everywhere.
+CPython's bytecode changes with every minor version, and now and then an error's words: cells that
+show either carry the tag `bytecode`. What TorchDynamo, TorchInductor, Triton and torch's
+decompositions make of a program carries the tag `torch`. On other versions than the stored ones
+such cells still have to run, but their text may differ. Every other cell is compared everywhere.
 
 Used as `pytest --nbval -p course_lib.grading.nbval_versions`.
 """
@@ -25,7 +27,8 @@ STORED_ON = {"bytecode": "3.11", "torch": "2.13"}  # by tag
 
 
 def without_a_learners_answers() -> None:
-    """The answers in `work/` would make other pictures in the capstone than the stored ones: look into an empty folder."""
+    """The answers in `work/` would make other pictures in the capstone than the stored ones: look
+    into an empty folder."""
     if "COURSE_WORK" not in os.environ:
         folder = tempfile.mkdtemp(prefix="course-work-")
         os.environ["COURSE_WORK"] = folder
@@ -39,7 +42,8 @@ def has_gpu() -> bool:
 
 
 def pytest_configure(config: Any) -> None:
-    """Where a CUDA toolkit is and no GPU, torch's CUDA build says so in the first cell that compiles: no difference."""
+    """Where a CUDA toolkit is and no GPU, torch's CUDA build says so in the first cell that
+    compiles: no difference."""
     if not has_gpu():
         # empty, not missing: torch does not search then
         os.environ["CUDA_HOME"] = os.environ["CUDA_PATH"] = ""

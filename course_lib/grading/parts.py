@@ -1,9 +1,11 @@
 """The stages that the exercises ask for, and how each answer is put into the compiler.
 
-In:  the names that an exercise notebook defines, and the compiler's own stages. Out: stages with the answer in them.
+In:  the names that an exercise notebook defines, and the compiler's own stages. Out: stages with
+     the answer in them.
 
-A `Part` is one line of the table below. Stages that are fields of `Pipeline` are put in by `replace`; guard checks and resume
-functions are no fields, so they are exchanged while this compiler compiles (`capstone.OwnCompiler`).
+A `Part` is one line of the table below. Stages that are fields of `Pipeline` are put in by
+`replace`; guard checks and resume functions are no fields, so they are exchanged while this
+compiler compiles (`capstone.OwnCompiler`).
 """
 
 from __future__ import annotations
@@ -130,7 +132,8 @@ def without_reductions(stages: Stages) -> Any:
 
 
 def builder(names: Names, stages: Stages) -> Any:
-    """Fused kernels by `kernel_source`, each reduction by `reduction_source`, library calls as they are."""
+    """Fused kernels by `kernel_source`, each reduction by `reduction_source`, library calls as they
+    are."""
 
     def build(loops: LoopGraph, schedule: Schedule, plan: MemoryPlan, codegen: str) -> Any:
         if any(buffer.device.type != "cpu" for buffer in loops.buffers.values()):
@@ -160,7 +163,9 @@ def builder(names: Names, stages: Stages) -> Any:
 def runs(
     steps: list[Any], loops: LoopGraph, functions: dict[str, Any], plan: MemoryPlan, names: Names
 ) -> Any:
-    """A program: `steps` in order. A buffer lives where the plan says, unless that is in place or somebody's input."""
+    """A program: `steps` in order.
+
+    A buffer lives where the plan says, unless that is in place or somebody's input."""
 
     def run(*inputs: Any) -> tuple[Any, ...]:
         memory, mine = starting_memory(loops, inputs), set()
@@ -185,7 +190,9 @@ def runs(
 
 @dataclass(frozen=True)
 class Part:
-    """A stage that an exercise asks for. `answers`: the `grade_id`s it needs; `stage`: where it goes; `room`: its box."""
+    """A stage that an exercise asks for.
+
+    `answers`: the `grade_id`s it needs; `stage`: where it goes; `room`: its box."""
 
     name: str
     lesson: str

@@ -1,11 +1,12 @@
-"""While nbgrader runs a checks cell, nothing counts as stderr: nbgrader takes any word there for a failed check.
+"""While nbgrader runs a checks cell, nothing counts as stderr: nbgrader takes any word there for a
+failed check.
 
-In:  the environment of a kernel that nbgrader's `autograde` or `validate` started. Out: what a checks cell writes to stderr (a
-warning, a line of a log, a word of a program or of a thread) is shown as its ordinary output. An error of a check is no such
-word: it is shown as ever.
+In:  the environment of a kernel that nbgrader's `autograde` or `validate` started. Out: what a
+checks cell writes to stderr (a warning, a line of a log, a word of a program or of a thread) is
+shown as its ordinary output. An error of a check is no such word: it is shown as ever.
 
-`checks.py` installs this when it is imported there; every exercise imports it in its first cell. Elsewhere nothing is changed.
-The PyTorch counterpart: none.
+`checks.py` installs this when it is imported there; every exercise imports it in its first cell.
+Elsewhere nothing is changed. The PyTorch counterpart: none.
 """
 
 from __future__ import annotations
@@ -20,7 +21,9 @@ CHECKS = re.compile(r"^[^#\n]*\bcheck(?:_[a-z]+)?\s*\(", re.MULTILINE)
 
 
 class Quiet:
-    """Notes which requests run a checks cell. The kernel's thread that sends output asks for each message on stderr."""
+    """Notes which requests run a checks cell.
+
+    The kernel's thread that sends output asks for each message on stderr."""
 
     def __init__(self, kernel: Any) -> None:
         self.kernel = kernel

@@ -2,9 +2,10 @@
 
 In:  a notebook, the folder it runs in, `Limits`. Out: one `CellRun` for each code cell.
 
-A learner's cell may loop for ever, fill the memory, fork, or crash its process. None of that may cost the marks of the
-other exercises: a cell that goes too far is stopped, and the rest is run again in a fresh kernel without it.
-This protects from accidents. Submissions of strangers run in a `Sandbox` besides.
+A learner's cell may loop for ever, fill the memory, fork, or crash its process. None of that may
+cost the marks of the other exercises: a cell that goes too far is stopped, and the rest is run
+again in a fresh kernel without it. This protects from accidents. Submissions of strangers run in a
+`Sandbox` besides.
 """
 
 from __future__ import annotations
@@ -29,7 +30,8 @@ def run_notebook(
     sandbox: Sandbox | None = None,
     tell: Callable[[int], None] | None = None,
 ) -> list[CellRun]:
-    """Run every code cell in order, going on after an error, as a learner would who runs them one by one.
+    """Run every code cell in order, going on after an error, as a learner would who runs them one
+    by one.
 
     `tell` gets the number of each cell before it runs."""
     limits = limits or Limits()
@@ -52,9 +54,11 @@ def _run_until_death(
     deadline: float,
     tell: Callable[[int], None] | None,
 ) -> bool:
-    """Run `cells`, adding to `done`; True if the kernel died on the way, so that the rest needs a fresh one.
+    """Run `cells`, adding to `done`; True if the kernel died on the way, so that the rest needs a
+    fresh one.
 
-    A cell that was run by an earlier kernel is run again for what it defines, unless it was its death.
+    A cell that was run by an earlier kernel is run again for what it defines, unless it was its
+    death.
     """
     for index, source in cells:
         if index in done and done[index].outcome not in ("ok", "error"):

@@ -1,10 +1,13 @@
-"""Where a stranger's notebook runs: no network, nothing to write to but its own folder, nothing secret to read.
+"""Where a stranger's notebook runs: no network, nothing to write to but its own folder, nothing
+secret to read.
 
-In:  the folder the kernel works in, and the folders it must not see. Out: the words to put before the kernel's command.
+In:  the folder the kernel works in, and the folders it must not see. Out: the words to put before
+     the kernel's command.
 
-The walls are `bubblewrap`'s (Linux namespaces; no root needed). Time, memory, processes and the size of the folder are watched
-from outside by `kernel`; how many processes there can be at all, the operating system holds. What the walls cannot stop is an
-answer that tampers with the checks inside its own process: that is what `probes` looks for.
+The walls are `bubblewrap`'s (Linux namespaces; no root needed). Time, memory, processes and the
+size of the folder are watched from outside by `kernel`; how many processes there can be at all, the
+operating system holds. What the walls cannot stop is an answer that tampers with the checks inside
+its own process: that is what `probes` looks for.
 """
 
 from __future__ import annotations
@@ -56,7 +59,8 @@ SHOWN = ("course_lib", "exercises", "notebooks")
 
 @dataclass(frozen=True)
 class Sandbox:
-    """`folder` is all that the kernel may write to, beside a little scratch; `hidden` folders look empty. `pen`: `pen()`'s."""
+    """`folder` is all that the kernel may write to, beside a little scratch; `hidden` folders look
+    empty. `pen`: `pen()`'s."""
 
     folder: Path
     hidden: tuple[Path, ...] = ()
@@ -65,9 +69,10 @@ class Sandbox:
     def command(self) -> list[str]:
         """What comes before the command of the kernel.
 
-        Everything outside the operating system looks empty (/run holds sockets, /home and the like what is nobody's business),
-        but for the places where Python, its packages and the programs of PATH are; of a copy of the course among them only what
-        an answer needs is there (its history and a class's folders hold solutions, too). All that is empty is read-only: it lies
+        Everything outside the operating system looks empty (/run holds sockets, /home and the like
+        what is nobody's business), but for the places where Python, its packages and the programs
+        of PATH are; of a copy of the course among them only what an answer needs is there (its
+        history and a class's folders hold solutions, too). All that is empty is read-only: it lies
         in memory.
         """
         needed = _needed()
@@ -101,7 +106,8 @@ class Sandbox:
         return [place for place in dict.fromkeys((*self.hidden, *secret)) if place.is_dir()]
 
     def environment(self) -> dict[str, str]:
-        """Nothing of the teacher's environment (keys, tokens) but where Python and its packages are."""
+        """Nothing of the teacher's environment (keys, tokens) but where Python and its packages
+        are."""
         mine = {
             "HOME": str(self.folder),
             "TMPDIR": "/tmp",
@@ -134,7 +140,8 @@ def seen_folders(needed: Iterable[Path], copies: list[Path]) -> list[Path]:
 
 
 def closed_folders() -> list[Path]:
-    """The folders at the top that are no part of the operating system, and a home that lies in such a part."""
+    """The folders at the top that are no part of the operating system, and a home that lies in such
+    a part."""
     closed = [
         top
         for top in Path("/").iterdir()
@@ -146,7 +153,8 @@ def closed_folders() -> list[Path]:
 
 
 def short_place() -> Path:
-    """The folder for temporary files, or another one if its path is too long for the sockets below it.
+    """The folder for temporary files, or another one if its path is too long for the sockets below
+    it.
 
     The path of a socket may have 107 bytes; behind this folder come `/cgPID-NAME/kNAME/s-1`.
     """
@@ -162,8 +170,9 @@ def short_place() -> Path:
 
 @contextmanager
 def pen() -> Iterator[Path | None]:
-    """A control group for few processes, for root, whom `--nproc` does not bind: a thousand forks between two looks of the runner
-    would bring the machine down. None for other accounts, and where no group can be made (the runner still counts)."""
+    """A control group for few processes, for root, whom `--nproc` does not bind: a thousand forks
+    between two looks of the runner would bring the machine down. None for other accounts, and where
+    no group can be made (the runner still counts)."""
     made = _new_pen() if os.getuid() == 0 else None
     try:
         yield made
@@ -186,7 +195,8 @@ def _new_pen() -> Path | None:
             switch.write_text("+pids")
         try:
             made.mkdir()
-            # In a control group the kernel makes this file; in an ordinary folder it is missing, and reading it raises.
+            # In a control group the kernel makes this file; in an ordinary folder it is missing,
+            # and reading it raises.
             (made / "pids.max").read_text()
             (made / "pids.max").write_text(str(SPARE_PROCESSES))
             return made
@@ -225,7 +235,8 @@ def why_no_sandbox() -> str:
 
 
 def _needed() -> list[Path]:
-    """Where Python, its packages and the programs of PATH are; of the home and /tmp only what Python needs."""
+    """Where Python, its packages and the programs of PATH are; of the home and /tmp only what
+    Python needs."""
     package = Path(__file__).resolve().parents[2]
     python = [
         Path(sys.prefix),

@@ -1,9 +1,12 @@
 """Run notebooks top to bottom in a fresh kernel and store their outputs: `make notebooks`.
 
-In:  paths of notebooks. Out: the same files, executed. `make test` then compares every run with what is stored here.
-An output that belongs to one machine or one moment is no part of a lesson: mark its cell, or do not print it.
-A lesson keeps a digest of the code that ran and one of its outputs (`metadata.course`): the tests see a cell that was edited
-since, even where its output would be the same, and an output that no run gave, even where it is not compared (times, pictures).
+In:  paths of notebooks. Out: the same files, executed. `make test` then compares every run with
+what is stored here.
+An output that belongs to one machine or one moment is no part of a lesson: mark its cell, or do not
+print it.
+A lesson keeps a digest of the code that ran and one of its outputs (`metadata.course`): the tests
+see a cell that was edited since, even where its output would be the same, and an output that no run
+gave, even where it is not compared (times, pictures).
 """
 
 from __future__ import annotations
@@ -19,7 +22,8 @@ from .notebooks import Notebook, code_digest, graded_cells, outputs_digest, read
 
 
 def store(path: Path, timeout: float = 300) -> None:
-    """Execute the notebook at `path` and write it back; a cell that raises without being tagged so stops it."""
+    """Execute the notebook at `path` and write it back; a cell that raises without being tagged so
+    stops it."""
     nb = execute(read(path), path.parent, timeout)
     if not graded_cells(nb):  # nbgrader would copy a solution's into what it hands out
         nb.metadata["course"] = {"code": code_digest(nb), "outputs": outputs_digest(nb)}
@@ -57,7 +61,8 @@ _LIVE_PLACE = re.compile(r'<figure id="cl-live-[0-9a-f]+" ')
 
 
 def _without_live_part(output: Any) -> Any:
-    """A stored widget is its still form: Lab prefers the live one, whose model ended with the kernel, and shows an error."""
+    """A stored widget is its still form: Lab prefers the live one, whose model ended with the
+    kernel, and shows an error."""
     data = output.get("data", {})
     if len(data) > 1:
         data.pop(WIDGET, None)
@@ -74,7 +79,8 @@ _MACHINE_PATHS = (
 
 
 def _without_machine_paths(value: Any) -> Any:
-    """`/Users/ada/course/course_lib/x.py` → `course_lib/x.py`, in every text of an output (tests/nbval_sanitize.cfg)."""
+    """`/Users/ada/course/course_lib/x.py` → `course_lib/x.py`, in every text of an output
+    (tests/nbval_sanitize.cfg)."""
     if isinstance(value, str):
         for pattern, instead in _MACHINE_PATHS:
             value = pattern.sub(instead, value)
@@ -108,7 +114,8 @@ def main(paths: list[str]) -> int:
 
 
 def tell_translators(paths: list[str]) -> None:
-    """The catalogs of other languages learn which cells have changed; these are shown in English from then on."""
+    """The catalogs of other languages learn which cells have changed; these are shown in English
+    from then on."""
     from .notebooks import find_root
     from .translation import keep_in_step
 

@@ -1,11 +1,13 @@
 """Tables of marks as CSV files that a spreadsheet opens, saves, and gives back.
 
-In:  rows as dicts, or a CSV file. Out: a CSV file that Excel and LibreOffice show with its accents, or rows as dicts.
+In:  rows as dicts, or a CSV file. Out: a CSV file that Excel and LibreOffice show with its accents,
+     or rows as dicts.
 
-A spreadsheet changes a file that it saves: it puts a byte order mark before it or takes it away, writes `;` or a tab in place of
-a comma, writes `2,5` for 2.5, and a teacher adds columns or moves them. `read_table` takes all of that.
-A text that begins with `=`, `+`, `-`, `@`, a tab or a carriage return would be computed as a formula. `write_table` puts a `'`
-before it, and `read_table` takes it away again.
+A spreadsheet changes a file that it saves: it puts a byte order mark before it or takes it away,
+writes `;` or a tab in place of a comma, writes `2,5` for 2.5, and a teacher adds columns or moves
+them. `read_table` takes all of that.
+A text that begins with `=`, `+`, `-`, `@`, a tab or a carriage return would be computed as a
+formula. `write_table` puts a `'` before it, and `read_table` takes it away again.
 The PyTorch counterpart: none.
 """
 
@@ -31,7 +33,7 @@ _SEPARATORS = (",", ";", "\t", "|")
 _CONTROLS = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f]")
 
 
-# ---- writing --------------------------------------------------------------------------------------------------------
+# ---- writing -------------------------------------------------------------------------------------
 
 
 def write_table(path: Path, columns: Sequence[str], rows: Iterable[Mapping[str, Any]]) -> None:
@@ -78,11 +80,12 @@ def unguarded(text: str) -> str:
     return text
 
 
-# ---- reading --------------------------------------------------------------------------------------------------------
+# ---- reading -------------------------------------------------------------------------------------
 
 
 def read_table(path: Path, columns: Sequence[str], about: str) -> list[dict[str, str]]:
-    """The rows of a CSV file by the names of these columns; `about` is what such a file is called in a message."""
+    """The rows of a CSV file by the names of these columns; `about` is what such a file is called
+    in a message."""
     text = text_of(_bytes_of(path, about))
     lines = list(_lines(text, columns))
     head = [_name_of_column(name) for name in lines[0]] if lines else []
@@ -162,7 +165,9 @@ def _row(line: list[str], places: Mapping[str, int]) -> dict[str, str]:
 
 
 def number_in(text: str, what: str) -> float:
-    """`2.5`, `2,5`, ` 2 `: a number as a spreadsheet of any country writes it. `what` names the cell for the message."""
+    """`2.5`, `2,5`, ` 2 `: a number as a spreadsheet of any country writes it.
+
+    `what` names the cell for the message."""
     plain = text.strip().replace("\u00a0", "").replace(",", ".")
     try:
         value = float(plain)

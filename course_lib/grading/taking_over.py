@@ -1,9 +1,10 @@
 """Answers that stand in another notebook come into the learner's copy.
 
-In:  a `Lesson`, and a notebook with answers: the file under `exercises/`, or one that lies elsewhere. Out: sentences about what was taken.
+In:  a `Lesson`, and a notebook with answers: the file under `exercises/`, or one that lies
+     elsewhere. Out: sentences about what was taken.
 
-An untouched copy is merged with the other notebook. Where the copy has answers, too, only its stubs are filled; another answer to the
-same exercise is kept in a file beside the copy.
+An untouched copy is merged with the other notebook. Where the copy has answers, too, only its stubs
+are filled; another answer to the same exercise is kept in a file beside the copy.
 PyTorch has no counterpart.
 """
 
@@ -20,7 +21,8 @@ from .written_answers import answer_of, written_in
 
 
 def fetch_from_exercises(lesson: Lesson) -> list[str]:
-    """Move answers over that a learner wrote into `exercises/`, as one did before there were copies."""
+    """Move answers over that a learner wrote into `exercises/`, as one did before there were
+    copies."""
     there = work_in_exercises(lesson)
     if not there:
         return []
@@ -44,8 +46,9 @@ def fetch_from_exercises(lesson: Lesson) -> list[str]:
 
 
 def take_over(lesson: Lesson, old: Notebook, where: str, base: Notebook | None) -> list[str]:
-    """Put the answers of another notebook into the copy: all of it where the copy is untouched, else each answer that is still
-    a stub there. What has no place is kept in a file beside the copy."""
+    """Put the answers of another notebook into the copy: all of it where the copy is untouched,
+    else each answer that is still a stub there. What has no place is kept in a file beside the
+    copy."""
     seen = writing.Seen.of(lesson.copy)
     mine, theirs = read(lesson.copy), as_copy(handed_out(lesson))
     place = lesson.shown(lesson.copy)
@@ -75,9 +78,12 @@ def take_over(lesson: Lesson, old: Notebook, where: str, base: Notebook | None) 
 def _take_single_answers(
     mine: Notebook, old: Notebook, theirs: Notebook
 ) -> tuple[list[str], list[str]]:
-    """Fill the stubs in `mine` with the answers in `old`. `theirs` is the exercise as it was handed out.
+    """Fill the stubs in `mine` with the answers in `old`.
 
-    Gives the names of the answers that were taken, and of those that both notebooks answer, but not alike.
+    `theirs` is the exercise as it was handed out.
+
+    Gives the names of the answers that were taken, and of those that both notebooks answer, but not
+    alike.
     """
     stubs = {answer_of(cell) for cell in theirs.cells if is_solution(cell)}
     # Of two cells with one name the first counts: it is written last.

@@ -1,8 +1,9 @@
 """A terminal that cannot show every sign, or is narrow: what `course` prints arrives all the same.
 
-In:  the streams of this process. Out: the same streams; a sign that one of them cannot encode is written in other letters
-(`✓` as `+`, `é` as `e`, a sign without any such letters as `\\u4e2d`), where Python would raise `UnicodeEncodeError`. On a terminal a
-line that is too long goes on below, between two words, as far in as it began; files and pipes get it as it is.
+In:  the streams of this process. Out: the same streams; a sign that one of them cannot encode is
+written in other letters (`✓` as `+`, `é` as `e`, a sign without any such letters as `\\u4e2d`),
+where Python would raise `UnicodeEncodeError`. On a terminal a line that is too long goes on below,
+between two words, as far in as it began; files and pipes get it as it is.
 The PyTorch counterpart: none.
 """
 
@@ -70,7 +71,8 @@ def show_every_sign() -> None:
 
 
 def _take_all(stream: Any) -> None:
-    # None where there is no terminal (pythonw); a notebook's stream takes all and has no `reconfigure`
+    # None where there is no terminal (pythonw); a notebook's stream takes all and has no
+    # `reconfigure`
     if hasattr(stream, "reconfigure"):
         stream.reconfigure(errors=HANDLER)
 
@@ -114,7 +116,9 @@ _BEGIN = re.compile(r"\s*(?:[A-Z]\w+:\s{2,}|[✓✗+x-] )?")
 
 
 def folded(line: str, width: int) -> str:
-    """The line, or several where it has more than `width` signs. A word that is longer, say a path, stays whole."""
+    """The line, or several where it has more than `width` signs.
+
+    A word that is longer, say a path, stays whole."""
     if len(line) <= width:
         return line
     begin = _BEGIN.match(line)

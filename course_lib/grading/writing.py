@@ -1,11 +1,14 @@
-"""Write a file so that nothing is lost: whole or not at all, one command at a time, and never over somebody else's change.
+"""Write a file so that nothing is lost: whole or not at all, one command at a time, and never over
+somebody else's change.
 
-In:  a path and its new bytes. Out: the file, or a `CourseError` of one sentence and the file as it was.
+In:  a path and its new bytes. Out: the file, or a `CourseError` of one sentence and the file as it
+     was.
 
-A new file is written beside the old one, forced to the disk, and then takes its name. So a crash, a full disk or a folder that
-may not be written leaves the old file whole. Two commands at once wait for each other (`alone`). A file that was saved by
-another program after this command read it is not written (`Seen`). What a killed command left of the new file is removed by the
-next one (`remove_unfinished`).
+A new file is written beside the old one, forced to the disk, and then takes its name. So a crash, a
+full disk or a folder that may not be written leaves the old file whole. Two commands at once wait
+for each other (`alone`). A file that was saved by another program after this command read it is not
+written (`Seen`). What a killed command left of the new file is removed by the next one
+(`remove_unfinished`).
 """
 
 from __future__ import annotations
@@ -81,7 +84,8 @@ def write_new(path: Path, data: bytes) -> bool:
 
 @contextlib.contextmanager
 def beside(path: Path, data: bytes) -> Iterator[Path]:
-    """A whole file next to `path`, with `data` in it and the same permissions; it is gone afterwards."""
+    """A whole file next to `path`, with `data` in it and the same permissions; it is gone
+    afterwards."""
     new = path.with_name(f".{path.name}.{os.getpid()}{SUFFIX}")
     try:
         with new.open("wb") as file:
@@ -99,10 +103,11 @@ def beside(path: Path, data: bytes) -> Iterator[Path]:
 
 
 def remove_unfinished(folder: Path) -> list[Path]:
-    """Remove files in and below `folder` that a command was writing when it was killed; gives those that are gone now.
+    """Remove files in and below `folder` that a command was writing when it was killed; gives those
+    that are gone now.
 
-    They are no loss: the file whose name they were to take is whole, as it was before or as it is now. Another command may be
-    writing at this moment, so this waits for the lock.
+    They are no loss: the file whose name they were to take is whole, as it was before or as it is
+    now. Another command may be writing at this moment, so this waits for the lock.
     """
     there = sorted(folder.rglob(f".*{SUFFIX}"))
     if not there:
@@ -133,7 +138,8 @@ def sentences(path: Path) -> Iterator[None]:
 
 @contextlib.contextmanager
 def alone(folder: Path, patience: float = PATIENCE) -> Iterator[None]:
-    """Hold the lock of `folder`; another command waits, and gives up after so many seconds with a sentence."""
+    """Hold the lock of `folder`; another command waits, and gives up after so many seconds with a
+    sentence."""
     lock = folder / ".lock"
     with sentences(lock):
         folder.mkdir(parents=True, exist_ok=True)

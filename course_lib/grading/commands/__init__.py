@@ -6,8 +6,8 @@
     tools       doctor, demo, bench, coverage, report, gallery
 
 In:  the parsed arguments of one command. Out: text on the terminal, and an exit status.
-Each file has an `add` that puts its commands into the parser of `cli`. A command imports what it needs when it runs: `course doctor`
-must work where half of the packages are missing.
+Each file has an `add` that puts its commands into the parser of `cli`. A command imports what it
+needs when it runs: `course doctor` must work where half of the packages are missing.
 """
 
 from __future__ import annotations

@@ -1,6 +1,7 @@
 """Commands for who writes the course: exercises, slides, translate.
 
-In:  the parsed arguments. Out: files made from `solutions/` and `notebooks/`, lines about them, and an exit status.
+In:  the parsed arguments. Out: files made from `solutions/` and `notebooks/`, lines about them, and
+an exit status.
 Counterpart: nbgrader's `generate_assignment`.
 """
 
@@ -55,7 +56,8 @@ def slides(args: argparse.Namespace) -> int:
 
 
 def exercises(args: argparse.Namespace) -> int:
-    """Write every exercise from its solution, or with `--check` say which are stale, malformed or leak."""
+    """Write every exercise from its solution, or with `--check` say which are stale, malformed or
+    leak."""
     from course_lib.grading.notebooks import find_lesson, find_root, lessons
 
     root = find_root()
@@ -88,7 +90,8 @@ def write(chosen: list[Lesson]) -> int:
 
 
 def translate(args: argparse.Namespace) -> int:
-    """Keep the catalogs in step with the English, write `notebooks/zh/`, and say how far each part is."""
+    """Keep the catalogs in step with the English, write `notebooks/zh/`, and say how far each part
+    is."""
     from course_lib.grading import edition, translation
     from course_lib.grading.notebooks import find_root
     from course_lib.languages import known
