@@ -5,13 +5,14 @@
     course bench compile      the whole first call, in fresh processes, by what is on disk already
     course bench kernels      small functions, one kernel each, and the memory bandwidth they reach
 
-    course bench suite        the workloads that the compiler is measured by, each with what it must reach
+    course bench suite        the workloads that the compiler is measured by, each with what it must
+                              reach
     course bench memory       does memory stay flat over thousands of compiles?
     course bench peak         how much memory a training step takes at its height
 
 Commands that measure nothing (`course doctor`, `course demo`) are in `course_lib.tools`.
-Read `measure.py` first (how to time), then `compare.py` (what to compare), `commands.py` (the commands).
-For a notebook: `from course_lib.bench.measure import interleaved`.
+Read `measure.py` first (how to time), then `compare.py` (what to compare), `commands.py` (the
+commands). For a notebook: `from course_lib.bench.measure import interleaved`.
 """
 
 from collections.abc import Sequence

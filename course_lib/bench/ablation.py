@@ -1,10 +1,12 @@
 """What each part of the compiler is worth: all of it, then without one part at a time.
 
 In:  a `Workload`.
-Out: an `Outcome` for eager, for the whole compiler and for each compiler with a part taken out; and their table.
+Out: an `Outcome` for eager, for the whole compiler and for each compiler with a part taken out; and
+     their table.
 
-A part is taken out by replacing a stage of the `Pipeline`, so that the rest of the compiler stays as it is. Results are checked
-against eager first, as everywhere in `bench`: a compiler without a part is slower, never wrong.
+A part is taken out by replacing a stage of the `Pipeline`, so that the rest of the compiler stays
+as it is. Results are checked against eager first, as everywhere in `bench`: a compiler without a
+part is slower, never wrong.
 """
 
 from __future__ import annotations
@@ -44,7 +46,8 @@ PARTS: dict[str, dict[str, Any]] = {
     "no kernels": {"backend": "aot_eager"},
     "capture only": {"backend": "eager"},
 }
-"""Name → what `cl.compile` is told. The last two stop after autograd and after capture, and run operator by operator."""
+"""Name → what `cl.compile` is told. The last two stop after autograd and after capture, and run
+operator by operator."""
 
 
 def contender(name: str, settings: Mapping[str, Any], bytes_of: dict[str, int]) -> Contender:
@@ -68,14 +71,18 @@ def contender(name: str, settings: Mapping[str, Any], bytes_of: dict[str, int]) 
 def ablate(
     workload: Workload, parts: Mapping[str, Mapping[str, Any]] = PARTS, **how: Any
 ) -> tuple[list[Outcome], dict[str, int]]:
-    """Outcomes of eager and of each entry of `parts`, and the bytes that the kernels of each move. `how` goes to `compare`."""
+    """Outcomes of eager and of each entry of `parts`, and the bytes that the kernels of each move.
+
+    `how` goes to `compare`."""
     bytes_of: dict[str, int] = {}
     chosen = [contender(name, settings, bytes_of) for name, settings in parts.items()]
     return compare(workload, [eager(), *chosen], **how), bytes_of
 
 
 def ablation_table(outcomes: Sequence[Outcome], bytes_of: Mapping[str, int]) -> Picture:
-    """What each compiler made, and how fast it is. Times are no part of the text: they are never twice the same."""
+    """What each compiler made, and how fast it is.
+
+    Times are no part of the text: they are never twice the same."""
     header = ("", "kernels", "bytes through memory", "against eager", "result")
     rows, plain = [], []
     for outcome in outcomes:

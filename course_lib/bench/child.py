@@ -1,4 +1,5 @@
-"""The child process of `first_call`: compile one workload once and print the seconds as one line of JSON.
+"""The child process of `first_call`: compile one workload once and print the seconds as one line of
+JSON.
 
 Run as a file, not as a module of course_lib: for torch.compile nothing of ours may be imported.
 """

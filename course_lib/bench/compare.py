@@ -1,10 +1,12 @@
 """One workload, several ways to run it: eager, course_lib, torch.compile.
 
 In:  a `Workload` and `Contender`s.
-Out: an `Outcome` for each: is the result right, what did the first call cost, how fast are the others, what was compiled.
+Out: an `Outcome` for each: is the result right, what did the first call cost, how fast are the
+     others, what was compiled.
 
-Order matters. Results are checked before anything is timed, on fresh inputs: the speed of a wrong answer means nothing.
-The first call (which compiles) is told apart from the steady state. Whoever fails is told and left out; the others go on.
+Order matters. Results are checked before anything is timed, on fresh inputs: the speed of a wrong
+answer means nothing. The first call (which compiles) is told apart from the steady state. Whoever
+fails is told and left out; the others go on.
 """
 
 from __future__ import annotations
@@ -34,8 +36,9 @@ TOLERANCES = {
     torch.float16: (1e-2, 2e-3),
     torch.bfloat16: (2e-2, 1e-2),
 }
-"""dtype → difference from eager that rounding explains, relative to the element and to the largest element of the tensor
-(a sum of many terms is rounded relative to those, not to what is left of them). Integers must be equal."""
+"""dtype → difference from eager that rounding explains, relative to the element and to the largest
+element of the tensor (a sum of many terms is rounded relative to those, not to what is left of
+them). Integers must be equal."""
 
 ROUNDING_GROWS = (
     "rounding grows in this model: no result is further from double precision than twice eager's"
@@ -44,7 +47,9 @@ ROUNDING_GROWS = (
 
 @dataclass(frozen=True)
 class Workload:
-    """`function` on what `inputs()` gives. `train`: forward and backward (no optimizer), else under `inference_mode`."""
+    """`function` on what `inputs()` gives.
+
+    `train`: forward and backward (no optimizer), else under `inference_mode`."""
 
     name: str
     function: Callable[..., torch.Tensor]
@@ -103,7 +108,8 @@ class Program:
 
 @dataclass(frozen=True)
 class Contender:
-    """`compile(function)` gives what is called instead; `watch(run)` runs and tells what was compiled meanwhile."""
+    """`compile(function)` gives what is called instead; `watch(run)` runs and tells what was
+    compiled meanwhile."""
 
     name: str
     compile: Callable[[Callable[..., Any]], Callable[..., Any]]
@@ -113,7 +119,9 @@ class Contender:
 
 @dataclass
 class Outcome:
-    """How one contender did. `problem` says why there are no samples; `wrong` is set if the problem is a wrong result."""
+    """How one contender did.
+
+    `problem` says why there are no samples; `wrong` is set if the problem is a wrong result."""
 
     name: str
     first_call: float = 0.0
@@ -137,7 +145,8 @@ def compare(
     min_time: float = 0.005,
     checks: int = 3,
 ) -> list[Outcome]:
-    """Check all contenders against `workload.function` as it is, on `checks` fresh inputs, then time them interleaved."""
+    """Check all contenders against `workload.function` as it is, on `checks` fresh inputs, then
+    time them interleaved."""
     device = torch.device(device)
     inputs = [workload.inputs() for _ in range(checks)]
     steps: dict[str, Call] = {}
@@ -219,8 +228,8 @@ def in_double(x: torch.Tensor) -> torch.Tensor:
 def as_exact(ours: torch.Tensor, theirs: torch.Tensor, right: torch.Tensor) -> bool:
     """Is `ours` at most twice as far from `right` as `theirs` is?
 
-    Batch norms over few values, layer after layer, make large differences of small ones. Two runs of eager that round in different
-    ways are as far apart.
+    Batch norms over few values, layer after layer, make large differences of small ones. Two runs
+    of eager that round in different ways are as far apart.
     """
     return bool((ours.double() - right).abs().max() <= 2 * (theirs.double() - right).abs().max())
 
@@ -248,7 +257,8 @@ def reserved_memory(device: torch.device) -> int:
 
 
 def memory_note(device: torch.device, step: Call, before: int) -> list[str]:
-    """How much more memory than `before` the GPU has reserved at the peak of a step, with what CUDA graphs keep between steps."""
+    """How much more memory than `before` the GPU has reserved at the peak of a step, with what CUDA
+    graphs keep between steps."""
     if device.type != "cuda":
         return []
     reserved_memory(device)
@@ -258,7 +268,7 @@ def memory_note(device: torch.device, step: Call, before: int) -> list[str]:
     return [f"takes {(torch.cuda.max_memory_reserved() - before) / 2**20:.0f} MiB"]
 
 
-# ---- the contenders ---------------------------------------------------------------------------------------------------
+# ---- the contenders ------------------------------------------------------------------------------
 
 
 def eager() -> Contender:
@@ -314,7 +324,8 @@ def theirs(
 
 
 def watch_theirs(run: Callable[[], None]) -> Program:
-    """Read torch's own counters, and count the calls in the code that Inductor writes (its kernel counter counts attempts)."""
+    """Read torch's own counters, and count the calls in the code that Inductor writes (its kernel
+    counter counts attempts)."""
     from unittest.mock import patch
 
     from torch._dynamo.utils import counters
@@ -339,7 +350,7 @@ def watch_theirs(run: Callable[[], None]) -> Program:
     )
 
 
-# ---- helpers ----------------------------------------------------------------------------------------------------------
+# ---- helpers -------------------------------------------------------------------------------------
 
 
 def count(number: int, thing: str) -> str:

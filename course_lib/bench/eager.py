@@ -1,11 +1,14 @@
-"""What one eager call costs, layer by layer and size by size: the measurements and pictures of lesson 01.
+"""What one eager call costs, layer by layer and size by size: the measurements and pictures of
+lesson 01.
 
 In:  nothing but this machine. Out: `Samples`, rates, and `Picture`s.
 
-`ladder` times calls that each go one layer deeper into PyTorch than the one before: into C++, through the dispatcher, to a
-kernel, with a fresh result, with a record for backward. On four elements the sums take no time: what is measured is the way.
-In PyTorch: `torch/csrc/autograd/generated/python_torch_functions_*.cpp` (binding), `aten/src/ATen/core/dispatch/Dispatcher.h`,
-`torch/csrc/autograd/generated/VariableType_*.cpp`, `aten/src/ATen/native/cpu/BinaryOpsKernel.cpp`.
+`ladder` times calls that each go one layer deeper into PyTorch than the one before: into C++,
+through the dispatcher, to a kernel, with a fresh result, with a record for backward. On four
+elements the sums take no time: what is measured is the way.
+In PyTorch: `torch/csrc/autograd/generated/python_torch_functions_*.cpp` (binding),
+`aten/src/ATen/core/dispatch/Dispatcher.h`, `torch/csrc/autograd/generated/VariableType_*.cpp`,
+`aten/src/ATen/native/cpu/BinaryOpsKernel.cpp`.
 """
 
 from __future__ import annotations
@@ -23,7 +26,8 @@ from course_lib.viz.kit.svg import Svg, text_width
 
 @dataclass(frozen=True)
 class Rung:
-    """One layer of an eager call: what is timed, what that adds to the rung above, and what happens there."""
+    """One layer of an eager call: what is timed, what that adds to the rung above, and what happens
+    there."""
 
     code: str
     layer: str
@@ -49,7 +53,9 @@ def nothing(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
 
 
 def ladder(elements: int = 4, rounds: int = 60, min_time: float = 0.0003) -> dict[str, Samples]:
-    """Time the calls of `RUNGS` on tensors of `elements` float32 numbers. Returns the code of each → its samples."""
+    """Time the calls of `RUNGS` on tensors of `elements` float32 numbers.
+
+    Returns the code of each → its samples."""
     x, y, z = torch.randn(elements), torch.randn(elements), torch.empty(elements)
     w = torch.randn(elements, requires_grad=True)
     add = torch.add  # looked up once: only the calls are timed
@@ -68,9 +74,11 @@ def ladder(elements: int = 4, rounds: int = 60, min_time: float = 0.0003) -> dic
 
 
 def copy_bandwidth(megabytes: int = 256, rounds: int = 7) -> float:
-    """Bytes/s that a plain copy between two buffers reads and writes: the most that a memory-bound kernel can hope for.
+    """Bytes/s that a plain copy between two buffers reads and writes: the most that a memory-bound
+    kernel can hope for.
 
-    Both buffers are far larger than any cache, and both were written to before: no page of them is touched for the first time."""
+    Both buffers are far larger than any cache, and both were written to before: no page of them is
+    touched for the first time."""
     source = torch.ones(megabytes * 1_000_000 // 4)
     target = torch.zeros_like(source)
     samples = interleaved({"copy": lambda: target.copy_(source)}, rounds, min_time=0)["copy"]
@@ -78,13 +86,14 @@ def copy_bandwidth(megabytes: int = 256, rounds: int = 7) -> float:
 
 
 def matmul_peak(size: int = 1024, rounds: int = 7) -> float:
-    """FLOP/s of the library's matrix product: the arithmetic that this machine gives in practice, not on its data sheet."""
+    """FLOP/s of the library's matrix product: the arithmetic that this machine gives in practice,
+    not on its data sheet."""
     a, b, out = torch.randn(size, size), torch.randn(size, size), torch.empty(size, size)
     samples = interleaved({"matmul": lambda: torch.mm(a, b, out=out)}, rounds, min_time=0)["matmul"]
     return 2 * size**3 / samples.median
 
 
-# ---- the way down, as a picture --------------------------------------------------------------------------------------
+# ---- the way down, as a picture ------------------------------------------------------------------
 
 LAYER, WHAT, CODE, BAR, STEP = 108, 286, 164, 104, 46
 """px: how wide the columns are, and how tall a layer is."""
@@ -95,7 +104,8 @@ X_BAR = LAYER + WHAT + CODE + 20
 
 
 def call_stack(samples: Mapping[str, Samples]) -> Picture:
-    """The layers of one eager call from top to bottom, and how long a call takes that goes down to each."""
+    """The layers of one eager call from top to bottom, and how long a call takes that goes down to
+    each."""
     took = {rung: samples[rung.code].median for rung in RUNGS}
     longest = max(took.values())
 
@@ -115,7 +125,8 @@ def call_stack(samples: Mapping[str, Samples]) -> Picture:
 
 
 def draw_rung(svg: Svg, number: int, rung: Rung, bar: float, took: str) -> None:
-    """A layer: what happens there, a call that goes so far, and a bar of its time, `bar` px long."""
+    """A layer: what happens there, a call that goes so far, and a bar of its time, `bar` px
+    long."""
     y = 26 + STEP * number
     layer = (X_LAYER, y, LAYER + WHAT - 4, STEP - 8)
     svg.box(*layer, "eager", radius=4, strength=0.08 + 0.05 * number, line=1.4)
@@ -129,12 +140,13 @@ def draw_rung(svg: Svg, number: int, rung: Rung, bar: float, took: str) -> None:
         svg.arrow([(LAYER - 6, y - 9), (LAYER - 6, y + 7)], line=1.4)
 
 
-# ---- trips through memory --------------------------------------------------------------------------------------------
+# ---- trips through memory ------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
 class Step:
-    """One operation of a chain: what it does, the buffers that it reads, and the one that it writes."""
+    """One operation of a chain: what it does, the buffers that it reads, and the one that it
+    writes."""
 
     label: str
     reads: tuple[str, ...]
@@ -146,9 +158,11 @@ OP, BETWEEN, DEEP = 74, 88, 176
 
 
 def round_trips(chain: Sequence[Step], nbytes: Mapping[str, int]) -> Picture:
-    """A chain twice: each operation alone, so that every result goes out to memory and back, and all of it as one kernel.
+    """A chain twice: each operation alone, so that every result goes out to memory and back, and
+    all of it as one kernel.
 
-    Each step reads what the step before wrote, and perhaps inputs besides. The last step's buffer is the result."""
+    Each step reads what the step before wrote, and perhaps inputs besides. The last step's buffer
+    is the result."""
     alone = [name for step in chain for name in (*dict.fromkeys(step.reads), step.writes)]
     made = {step.writes for step in chain}
     inputs = dict.fromkeys(name for step in chain for name in step.reads if name not in made)
@@ -202,7 +216,8 @@ def draw_lane(
 
 @dataclass(frozen=True)
 class Lane:
-    """The chain in one row: each operation as a kernel of its own, or all of it as one (`fused`)."""
+    """The chain in one row: each operation as a kernel of its own, or all of it as one
+    (`fused`)."""
 
     svg: Svg
     chain: Sequence[Step]
@@ -306,7 +321,7 @@ def trip(svg: Svg, points: list[tuple[float, float]], size: int, stage: str, sid
     svg.text(x + side, (first_y + last_y) / 2, human_bytes(size), SMALL, anchor=anchor)
 
 
-# ---- time per element against size -----------------------------------------------------------------------------------
+# ---- time per element against size ---------------------------------------------------------------
 
 X0, Y0, WIDTH, HEIGHT = 92.0, 34.0, 515.0, 270.0
 """px: where the plot lies, and how large it is."""
@@ -333,7 +348,9 @@ class Plane:
 
 
 def time_per_element(sizes: Sequence[int], seconds: Mapping[str, Sequence[float]]) -> Picture:
-    """A line for each name: seconds per element against the number of elements, both logarithmic. Eager is grey."""
+    """A line for each name: seconds per element against the number of elements, both logarithmic.
+
+    Eager is grey."""
     plane = Plane(sizes[0], sizes[-1])
     svg = Svg(X0 + WIDTH + 150, Y0 + HEIGHT + 46)
     draw_axes(svg, plane, sizes)
@@ -354,7 +371,8 @@ def time_per_element(sizes: Sequence[int], seconds: Mapping[str, Sequence[float]
 
 
 def draw_axes(svg: Svg, plane: Plane, sizes: Sequence[int]) -> None:
-    """The frame, a line for each power of ten and for each size, and what limits a call at either end."""
+    """The frame, a line for each power of ten and for each size, and what limits a call at either
+    end."""
     right, bottom = X0 + WIDTH, Y0 + HEIGHT
     svg.text(X0, 16, "time for each element", SMALL, dim=True)
     low, high = (round(math.log10(limit)) for limit in SECONDS)

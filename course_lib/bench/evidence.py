@@ -1,11 +1,14 @@
 """Compiled, and not faster: what can be counted before a profiler is needed.
 
-In:  a function or module, and the arguments of several calls as they come in practice; the limits of a machine.
-Out: an `Evidence`, which prints as a list of questions in the order in which they are worth asking; and, for a machine whose
-     limits are known, the least time that each part of a call can take (`least_seconds`).
+In:  a function or module, and the arguments of several calls as they come in practice; the limits
+     of a machine.
+Out: an `Evidence`, which prints as a list of questions in the order in which they are worth asking;
+     and, for a machine whose limits are known, the least time that each part of a call can take
+     (`least_seconds`).
 
 Nothing here judges. Which of the counts is the cause is what lesson 13 teaches.
-In PyTorch: `TORCH_LOGS="graph_breaks,recompiles"`, `torch._dynamo.utils.counters`, `torch.utils.flop_counter`.
+In PyTorch: `TORCH_LOGS="graph_breaks,recompiles"`, `torch._dynamo.utils.counters`,
+`torch.utils.flop_counter`.
 """
 
 from __future__ import annotations
@@ -28,7 +31,8 @@ from course_lib.viz.recording import Recording
 
 @dataclass(frozen=True)
 class Limits:
-    """A machine: bytes/s that memory delivers, FLOP/s of the library's products, seconds that a call of compiled code costs."""
+    """A machine: bytes/s that memory delivers, FLOP/s of the library's products, seconds that a
+    call of compiled code costs."""
 
     bandwidth: float
     peak: float
@@ -41,7 +45,10 @@ PAPER = Limits(bandwidth=40e9, peak=400e9, call=10e-6)
 
 @dataclass(frozen=True)
 class Evidence:
-    """Counts. The first call compiles for its arguments; what came later is counted in `recompiles` and `fallbacks`."""
+    """Counts.
+
+    The first call compiles for its arguments; what came later is counted in `recompiles` and
+    `fallbacks`."""
 
     calls: int
     graphs: int
@@ -79,7 +86,8 @@ class Evidence:
         ]
 
     def least_seconds(self, limits: Limits = PAPER) -> dict[str, float]:
-        """The least that each part of a call takes on a machine: the call, the library's arithmetic, our kernels' bytes."""
+        """The least that each part of a call takes on a machine: the call, the library's
+        arithmetic, our kernels' bytes."""
         return {
             "call": limits.call,
             "library": self.library_flops / limits.peak,
@@ -90,7 +98,9 @@ class Evidence:
 def collect(
     function: Callable[..., Any], calls: Sequence[Sequence[Any]], **settings: Any
 ) -> Evidence:
-    """Compile `function`, make all `calls` of it without gradients, and count. `settings` go to `cl.compile`."""
+    """Compile `function`, make all `calls` of it without gradients, and count.
+
+    `settings` go to `cl.compile`."""
     first, later = Recording(), Recording()
     fast = compile(function, **settings)
     with torch.inference_mode(), warnings.catch_warnings():

@@ -1,10 +1,12 @@
 """`course bench suite --device cuda`: the workloads that the compiler is measured by on a GPU.
 
-In:  a GPU (the targets were set on an H200). Out: as `suite`: a table, and with `--json` every sample.
+In:  a GPU (the targets were set on an H200). Out: as `suite`: a table, and with `--json` every
+     sample.
 
-Each case says in which modes both compilers run. "course_lib" and "torch.compile" are the default mode; the others stand with
-their mode behind the name. `at_most` are milliseconds to reach on an H200; that machine's processor is slow at starting kernels,
-so what is bound by that is better read as a ratio to eager.
+Each case says in which modes both compilers run. "course_lib" and "torch.compile" are the default
+mode; the others stand with their mode behind the name. `at_most` are milliseconds to reach on an
+H200; that machine's processor is slow at starting kernels, so what is bound by that is better read
+as a ratio to eager.
 """
 
 from __future__ import annotations
@@ -68,7 +70,7 @@ def named(contender: Contender, mode: str) -> Contender:
     return Contender(name, contender.compile, contender.watch, contender.note)
 
 
-# ---- formulas ------------------------------------------------------------------------------------------------------------
+# ---- formulas ------------------------------------------------------------------------------------
 
 
 def gelu_chain(x, r):
@@ -98,7 +100,7 @@ def simple(x):
     return x * 2 + 1
 
 
-# ---- cases ---------------------------------------------------------------------------------------------------------------
+# ---- cases ---------------------------------------------------------------------------------------
 
 WIDE = (16384, 8192)
 GB4 = 4 * WIDE[0] * WIDE[1]
@@ -256,7 +258,8 @@ def bound_by_the_host() -> list[GpuCase]:
 
 
 def ablation() -> tuple[GpuCase, list[Contender]]:
-    """One transformer, and what each part of the compiler is worth: all of it, then without one part at a time."""
+    """One transformer, and what each part of the compiler is worth: all of it, then without one
+    part at a time."""
     whole = course_lib.Pipeline()
 
     def apart(producer: Any, consumer: Any) -> No:
@@ -280,11 +283,12 @@ def ours_with(name: str, mode: str, pipeline: course_lib.Pipeline) -> Contender:
     return Contender(f"course_lib, {name}", compile, compare.watch_ours)
 
 
-# ---- the table -----------------------------------------------------------------------------------------------------------
+# ---- the table -----------------------------------------------------------------------------------
 
 
 def lines_of(case: GpuCase, outcomes: list[Outcome], copy: float) -> list[tuple[str, ...]]:
-    """A row for each contender: milliseconds, times faster than eager, and than torch.compile in its best mode."""
+    """A row for each contender: milliseconds, times faster than eager, and than torch.compile in
+    its best mode."""
     timed = {outcome.name: outcome.samples.median for outcome in outcomes if outcome.samples}
     theirs = [seconds for name, seconds in timed.items() if name.startswith("torch.compile")]
     best = min(theirs, default=None)

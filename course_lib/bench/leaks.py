@@ -1,10 +1,12 @@
-"""Does memory stay flat? Thousands of compiles of functions that are thrown away, and a million calls of compiled ones.
+"""Does memory stay flat? Thousands of compiles of functions that are thrown away, and a million
+calls of compiled ones.
 
 In:  how many compiles and calls. Out: after each tenth of them, what the process holds.
 
-Compiling the same four programs anew is what a notebook does whose cells are run again: each time there is a new function, or a
-new module, and nothing of the old one may stay. Between two readings lies the same work, so what is gained from one to the next
-is a leak; the first tenth also fills caches and is no reading.
+Compiling the same four programs anew is what a notebook does whose cells are run again: each time
+there is a new function, or a new module, and nothing of the old one may stay. Between two readings
+lies the same work, so what is gained from one to the next is a leak; the first tenth also fills
+caches and is no reading.
 """
 
 from __future__ import annotations

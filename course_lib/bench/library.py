@@ -1,10 +1,13 @@
-"""What a program spends in library calls: the part of a call that no kernel of ours can make faster.
+"""What a program spends in library calls: the part of a call that no kernel of ours can make
+faster.
 
 In:  a `Workload`.
-Out: the share of a call of the compiled program that its library calls (matrix products, attention, ...) take by themselves.
+Out: the share of a call of the compiled program that its library calls (matrix products, attention,
+     ...) take by themselves.
 
-Each call is made again on operands of the same layouts, into memory that is there already (`out`), one after the other and in
-turn with the whole program. A share of 0.85 says: with kernels that take no time at all the program would be 1.18 times as fast.
+Each call is made again on operands of the same layouts, into memory that is there already (`out`),
+one after the other and in turn with the whole program. A share of 0.85 says: with kernels that take
+no time at all the program would be 1.18 times as fast.
 """
 
 from __future__ import annotations

@@ -2,8 +2,10 @@
 
 In:  nothing. Out: for course_lib and torch.compile, medians of one interleaved run:
 
-    guards    a forward of TinyBlock whose graph answers at once with a stored result: hook, guards and head alone
-    record    `x * 2 + y` on four elements while `cl.record()` listens, and without: what events cost on compiled code
+    guards    a forward of TinyBlock whose graph answers at once with a stored result: hook, guards
+              and head alone
+    record    `x * 2 + y` on four elements while `cl.record()` listens, and without: what events
+              cost on compiled code
 """
 
 from __future__ import annotations

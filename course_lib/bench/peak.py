@@ -1,10 +1,13 @@
-"""How much memory one training step takes, at its height, above what the process holds between steps.
+"""How much memory one training step takes, at its height, above what the process holds between
+steps.
 
-In:  a workload of `models.TRAINED`. Out: megabytes for eager, course_lib and `torch.compile`, each in a fresh process.
+In:  a workload of `models.TRAINED`. Out: megabytes for eager, course_lib and `torch.compile`, each
+     in a fresh process.
 
-Run as a file it is that process, for which nothing of ours may be imported unless it is course_lib that is measured. Gradients
-are dropped between steps, so they count. On the CPU it is the peak of resident memory (`VmHWM`, Linux only), after what the C
-library holds back has gone to the system; on a GPU, what the tensors take.
+Run as a file it is that process, for which nothing of ours may be imported unless it is course_lib
+that is measured. Gradients are dropped between steps, so they count. On the CPU it is the peak of
+resident memory (`VmHWM`, Linux only), after what the C library holds back has gone to the system;
+on a GPU, what the tensors take.
 """
 
 import ctypes

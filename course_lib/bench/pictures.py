@@ -1,4 +1,5 @@
-"""Measurements as pictures: who was how fast, how far to trust it, and in which order it was measured.
+"""Measurements as pictures: who was how fast, how far to trust it, and in which order it was
+measured.
 
 In:  `Outcome`s, `Samples`, or samples with the moment at which they began.
 Out: `Picture`s. Times stand in the drawings only: their text is the same on every machine.
@@ -22,11 +23,12 @@ LANE, TRACK = 40.0, 520.0
 """px: how tall a lane of samples is, and how wide."""
 
 
-# ---- a table of results ---------------------------------------------------------------------------------------------
+# ---- a table of results --------------------------------------------------------------------------
 
 
 def results(outcomes: Sequence[Outcome], title: str = "") -> Picture:
-    """The result table: for each contender the first call, median and spread, the speed against eager, and what was made."""
+    """The result table: for each contender the first call, median and spread, the speed against
+    eager, and what was made."""
     header = ("", "first call", "median", "p10 – p90", "against eager", "result")
     rows, plain = [], []
     for outcome in outcomes:
@@ -88,7 +90,7 @@ def whole(text: str) -> str:
     return f'<span style="white-space: nowrap">{escape(text)}</span>'
 
 
-# ---- every sample ---------------------------------------------------------------------------------------------------
+# ---- every sample --------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
@@ -110,8 +112,9 @@ class Axis:
 def spread(
     samples: Mapping[str, Samples], title: str = "", *, stage: str = "scheduling"
 ) -> Picture:
-    """A lane for each name: every sample as a tick, p10 to p90 as a band, the median as a thick line. All from zero; a few
-    samples of a busy moment do not stretch the axis, they stand at its end."""
+    """A lane for each name: every sample as a tick, p10 to p90 as a band, the median as a thick
+    line. All from zero; a few samples of a busy moment do not stretch the axis, they stand at its
+    end."""
     every = [seconds for each in samples.values() for seconds in each.seconds]
     most = min(max(every), 3 * max(each.p90 for each in samples.values()))
     beyond = sum(seconds > most for seconds in every)
@@ -152,7 +155,7 @@ def draw_samples(svg: Svg, axis: Axis, top: float, name: str, samples: Samples, 
     svg.text(axis.left + TRACK + 12, top + 20, human_time(samples.median), SMALL)
 
 
-# ---- the order of measuring -----------------------------------------------------------------------------------------
+# ---- the order of measuring ----------------------------------------------------------------------
 
 
 class Turn(NamedTuple):
@@ -164,7 +167,8 @@ class Turn(NamedTuple):
 
 
 def turns(orders: Mapping[str, Sequence[Turn]], *, stage: str = "scheduling") -> Picture:
-    """Orders of measuring, time from left to right: a box for each sample, as wide as it took; the first name is grey."""
+    """Orders of measuring, time from left to right: a box for each sample, as wide as it took; the
+    first name is grey."""
     every = [turn for several in orders.values() for turn in several]
     end = max(turn.start + turn.seconds for turn in every)
     names = list(dict.fromkeys(turn.name for turn in every))
@@ -195,11 +199,12 @@ def draw_turn(svg: Svg, turn: Turn, top: float, scale: float, colour: str) -> No
     svg.text(x + wide / 2, top + 41, turn.name, SMALL, anchor="middle")
 
 
-# ---- host and device ------------------------------------------------------------------------------------------------
+# ---- host and device -----------------------------------------------------------------------------
 
 
 class Asked(NamedTuple):
-    """A kernel: when the host asked for it and for how long, when the device began with it and how long it worked. Seconds."""
+    """A kernel: when the host asked for it and for how long, when the device began with it and how
+    long it worked. Seconds."""
 
     at: float
     asking: float
@@ -208,7 +213,9 @@ class Asked(NamedTuple):
 
 
 def queue(ways: Mapping[str, tuple[Sequence[Asked], float]], *, stage: str = "codegen") -> Picture:
-    """Way of measuring → what was asked for, and when its clock was read. A lane for the host, one for the device."""
+    """Way of measuring → what was asked for, and when its clock was read.
+
+    A lane for the host, one for the device."""
     end = max(kernel.begins + kernel.works for several, _ in ways.values() for kernel in several)
     axis = Axis(70.0, end)
 

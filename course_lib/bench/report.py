@@ -19,7 +19,9 @@ class MissingPackage(Exception):
 
 
 def table(outcomes: Sequence[Outcome]) -> str:
-    """One line for each contender. Ratios say how many times faster than eager and than torch.compile it is."""
+    """One line for each contender.
+
+    Ratios say how many times faster than eager and than torch.compile it is."""
     return columns([HEAD, *(line_of(outcome, outcomes) for outcome in outcomes)])
 
 
@@ -56,7 +58,8 @@ def ratio(outcome: Outcome, outcomes: Sequence[Outcome], base: str) -> str:
 
 
 def columns(rows: Sequence[Sequence[str]]) -> str:
-    """Rows of cells, the first column flush left, the others right; the last cell of a row may be as long as it likes."""
+    """Rows of cells, the first column flush left, the others right; the last cell of a row may be
+    as long as it likes."""
     widths = [max(map(len, column)) for column in list(zip(*rows, strict=True))[:-1]]
     lines = []
     for name, *middle, last in rows:
@@ -129,7 +132,8 @@ RECORDED = Path(__file__).with_name("recorded")
 
 
 def recorded(name: str) -> tuple[dict[str, Any], list[Outcome]]:
-    """What `--json` wrote on another machine (`bench/recorded/`): all of the file, and its outcomes."""
+    """What `--json` wrote on another machine (`bench/recorded/`): all of the file, and its
+    outcomes."""
     told = json.loads((RECORDED / f"{name}.json").read_text(encoding="utf-8"))
     return told, [from_json(each) for each in told.get("results", ())]
 

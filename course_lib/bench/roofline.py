@@ -1,8 +1,9 @@
 """The roofline of kernels: the limits of this machine, and kernels that ran on a GPU elsewhere.
 
 In:  this machine; or a file that `course bench suite --device cuda --json` wrote.
-Out: `ceilings`: the two numbers that `trace.roofline(*ceilings())` needs. `recorded_kernels`: a recorded suite as a `Picture`:
-     what each call computes and moves is counted here (nothing is built or run), how long it took is read from the file.
+Out: `ceilings`: the two numbers that `trace.roofline(*ceilings())` needs. `recorded_kernels`: a
+     recorded suite as a `Picture`: what each call computes and moves is counted here (nothing is
+     built or run), how long it took is read from the file.
 In PyTorch: `triton.testing.do_bench` and a profiler; there is no such picture.
 """
 
@@ -47,16 +48,20 @@ CASES: dict[str, tuple[Callable[..., Any], list[tuple[int, ...]], torch.dtype]] 
     ),
     "Adam step, 1G parameters": (suite.adam_step, [(2**30,)] * 4, torch.float32),
 }
-"""The cases of the suite that call no library: what they compute, and the shapes of what they are given."""
+"""The cases of the suite that call no library: what they compute, and the shapes of what they are
+given."""
 
 
 def ceilings() -> tuple[float, float]:
-    """Bytes/s of a plain copy and FLOP/s of a matrix product, measured now on this machine's processor."""
+    """Bytes/s of a plain copy and FLOP/s of a matrix product, measured now on this machine's
+    processor."""
     return copy_bandwidth(), matmul_peak()
 
 
 def planned(function: Callable[..., Any], inputs: list[torch.Tensor]) -> Trace:
-    """The recording of a compile for a GPU that stops before kernels are built. `inputs` may be on device "meta", no data."""
+    """The recording of a compile for a GPU that stops before kernels are built.
+
+    `inputs` may be on device "meta", no data."""
 
     def build(graph: Any, schedule: Any, plan: Any, codegen: str) -> Callable[..., tuple[Any, ...]]:
         outputs = [view.buffer for view in graph.outputs]

@@ -1,11 +1,13 @@
-"""`course bench suite`: the workloads that the compiler is measured by on a CPU, each with what it must reach.
+"""`course bench suite`: the workloads that the compiler is measured by on a CPU, each with what it
+must reach.
 
 In:  nothing but this machine (`names` picks some).
-Out: for each case eager, torch.compile and course_lib in one process, interleaved; the ratio that the case asks for, and whether
-     it was reached.
+Out: for each case eager, torch.compile and course_lib in one process, interleaved; the ratio that
+     the case asks for, and whether it was reached.
 
-Backward passes of norms, softmax and cross entropy, and a step of Adam, stand here as plain formulas: what a training step
-spends its time on beside matrix products. Results are checked first, as everywhere in `bench`.
+Backward passes of norms, softmax and cross entropy, and a step of Adam, stand here as plain
+formulas: what a training step spends its time on beside matrix products. Results are checked first,
+as everywhere in `bench`.
 """
 
 from __future__ import annotations
@@ -45,7 +47,7 @@ class Case:
         return Workload(self.name, self.function, self.inputs, self.train)
 
 
-# ---- formulas ------------------------------------------------------------------------------------------------------------
+# ---- formulas ------------------------------------------------------------------------------------
 
 
 def layer_norm_backward(upstream, x, weight, mean, rstd):
@@ -82,7 +84,7 @@ def adam_step(parameter, gradient, first, second):
     return parameter - 1e-3 * step, first, second
 
 
-# ---- cases ---------------------------------------------------------------------------------------------------------------
+# ---- cases ---------------------------------------------------------------------------------------
 
 
 def pointwise(rows: int, must: float, dtype: torch.dtype = torch.float32) -> Case:
@@ -154,14 +156,14 @@ def cases() -> list[Case]:
     ]  # fmt: skip
 
 
-# ---- the table -----------------------------------------------------------------------------------------------------------
+# ---- the table -----------------------------------------------------------------------------------
 
 
 def keep_memory() -> bool:
     """Let the C library keep what is freed, for all contenders alike; True if it can.
 
-    By default glibc gives every piece over 32 MB back at once, and the next one page-faults: 64 MB cost more than any kernel
-    that fills them."""
+    By default glibc gives every piece over 32 MB back at once, and the next one page-faults: 64 MB
+    cost more than any kernel that fills them."""
     try:
         mallopt = ctypes.CDLL(None).mallopt
     except (AttributeError, OSError, TypeError):
@@ -188,8 +190,10 @@ HEAD = (
 def line_of(
     case: Case, outcomes: Sequence[Outcome], copy: float, library: float | None = None
 ) -> tuple[str, ...]:
-    """A row of the table. `copy`: bytes/s of a plain copy; `library`: the share of our time that is library calls. A ratio that
-    misses what it must reach is marked."""
+    """A row of the table.
+
+    `copy`: bytes/s of a plain copy; `library`: the share of our time that is library calls. A ratio
+    that misses what it must reach is marked."""
     by_name = {outcome.name: outcome for outcome in outcomes}
     times = [time_text(by_name.get(name)) for name in HEAD[1:4]]
 
@@ -228,7 +232,8 @@ def table(rows: Sequence[tuple[str, ...]]) -> str:
 
 
 def geometric_mean(outcomes: Sequence[Sequence[Outcome]], base: str) -> float:
-    """The geometric mean of the ratios to `base`, over the cases where both were timed; nan if there are none."""
+    """The geometric mean of the ratios to `base`, over the cases where both were timed; nan if
+    there are none."""
     logarithms = []
     for several in outcomes:
         ours = next(outcome for outcome in several if outcome.name == "course_lib")
