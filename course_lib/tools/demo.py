@@ -1,8 +1,10 @@
 """`course demo`: one function on its way from Python bytecode to machine code, in the terminal.
 
-In:  `bench.models.gelu_layer`, three small tensors. Out: text, one heading for each stage; 1 if the result is not eager's.
+In:  `bench.models.gelu_layer`, three small tensors. Out: text, one heading for each stage; 1 if the
+     result is not eager's.
 
-Everything printed is read from the events of one call of `compile`: the demo watches the pipeline and has no way of its own.
+Everything printed is read from the events of one call of `compile`: the demo watches the pipeline
+and has no way of its own.
 """
 
 from __future__ import annotations

@@ -1,6 +1,7 @@
 """Where a result of the compiler differs from eager's, in words.
 
-In:  two results (trees of tensors and other values); for tensors what float64 gives, where that is known.
+In:  two results (trees of tensors and other values); for tensors what float64 gives, where that is
+     known.
 Out: the first difference, or ''.
 In PyTorch: `torch/testing/_comparison.py`; `torch/_dynamo/utils.py`, `same`.
 """
@@ -22,7 +23,9 @@ def differ(a: Any, b: Any) -> bool:
 
 
 def difference(result: Any, expected: Any, random: bool, reference: Any = None) -> str:
-    """What is wrong with the result, or ''. For random numbers only dtype, shape and strides are compared."""
+    """What is wrong with the result, or ''.
+
+    For random numbers only dtype, shape and strides are compared."""
     mine, form = tree_flatten(result)
     theirs, other = tree_flatten(expected)
     if form != other:
@@ -66,7 +69,9 @@ def tensor_difference(a: torch.Tensor, b: torch.Tensor, random: bool, exact: Any
 
 
 def form_difference(a: torch.Tensor, b: torch.Tensor) -> str:
-    """A difference of dtype, shape, layout, device or strides. The stride of a dimension of size 1 does not count."""
+    """A difference of dtype, shape, layout, device or strides.
+
+    The stride of a dimension of size 1 does not count."""
     for what in ("dtype", "shape", "layout", "device"):
         mine, theirs = getattr(a, what), getattr(b, what)
         if mine != theirs:
@@ -95,7 +100,8 @@ def close(a: torch.Tensor, b: torch.Tensor) -> bool:
 
 
 def no_farther(a: torch.Tensor, b: torch.Tensor, exact: torch.Tensor) -> bool:
-    """Eager rounds too: where it is far from the exact value, or overflows, ours may be as far on the other side."""
+    """Eager rounds too: where it is far from the exact value, or overflows, ours may be as far on
+    the other side."""
     if not b.is_floating_point() or not exact.is_floating_point():
         return False
 
