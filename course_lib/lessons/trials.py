@@ -1,4 +1,5 @@
-"""What a stage is tried on before it is let into somebody's compiler (`course_lib.grading.capstone`). Plain PyTorch, small.
+"""What a stage is tried on before it is let into somebody's compiler
+(`course_lib.grading.capstone`). Plain PyTorch, small.
 
 The file stands here because capture follows user code, and code of this room counts as such.
 """
@@ -48,7 +49,8 @@ def broken_in_two():
 
 
 def many_calls():
-    """A function whose guards fail in several ways: another number, shape, dtype; and calls that fit an entry."""
+    """A function whose guards fail in several ways: another number, shape, dtype; and calls that
+    fit an entry."""
     x, y = torch.randn(4, 3), torch.randn(2, 3)
     return counted, [
         (x, 2.0),

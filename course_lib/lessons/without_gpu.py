@@ -1,5 +1,6 @@
-"""What a GPU would do, on a machine without one: CUDA graphs that are played by running again, and the traffic of Triton kernels
-counted in the interpreter. For lesson 11 and its exercises; nothing here is timed.
+"""What a GPU would do, on a machine without one: CUDA graphs that are played by running again, and
+the traffic of Triton kernels counted in the interpreter. For lesson 11 and its exercises; nothing
+here is timed.
 
 In PyTorch: `torch.cuda.graph`, and a profiler's memory counters.
 """
@@ -24,9 +25,10 @@ Program = Callable[..., tuple[Any, ...]]
 
 @contextlib.contextmanager
 def imitated_cuda_graphs() -> Iterator[None]:
-    """Programs that are compiled and called in here have CUDA graphs on the CPU: `mode="reduce-overhead"` does what it would do
-    on a GPU, but saves no time."""
-    # A GPU gives nobody else the memory of a recording: what is freed here could be anybody's next tensor
+    """Programs that are compiled and called in here have CUDA graphs on the CPU:
+    `mode="reduce-overhead"` does what it would do on a GPU, but saves no time."""
+    # A GPU gives nobody else the memory of a recording: what is freed here could be anybody's next
+    # tensor
     kept = []
 
     def keeping(
@@ -49,9 +51,11 @@ def imitated_cuda_graphs() -> Iterator[None]:
 def capture(
     program: Program, given: Sequence[torch.Tensor]
 ) -> tuple[Callable[[], None], tuple[Any, ...]]:
-    """Imitates `cudagraphs.capture`: gives the results, and a function that computes them again in the same memory.
+    """Imitates `cudagraphs.capture`: gives the results, and a function that computes them again in
+    the same memory.
 
-    That function reads the memory of `given` as it is then. Recording does not run the program: its writes to inputs are undone."""
+    That function reads the memory of `given` as it is then. Recording does not run the program: its
+    writes to inputs are undone."""
     before = [x.clone() for x in given]
     results = program(*given)
     for x, old in zip(given, before, strict=True):
@@ -91,7 +95,8 @@ def place(x: torch.Tensor) -> Callable[[], torch.Tensor]:
 
 @contextlib.contextmanager
 def counted_traffic() -> Iterator[Counter[str]]:
-    """Counts what Triton kernels do in the interpreter: "programs", and the bytes "read" and "written" (masked lanes not)."""
+    """Counts what Triton kernels do in the interpreter: "programs", and the bytes "read" and
+    "written" (masked lanes not)."""
     import_triton()
     from triton.runtime.interpreter import InterpreterBuilder as Builder
 
@@ -123,9 +128,11 @@ def counted_traffic() -> Iterator[Counter[str]]:
 
 @contextlib.contextmanager
 def garbage_in_masked_lanes() -> Iterator[None]:
-    """A load without `other` gives NaN, or the largest integer, in its masked lanes, where the interpreter gives 0.
+    """A load without `other` gives NaN, or the largest integer, in its masked lanes, where the
+    interpreter gives 0.
 
-    On a GPU such a lane holds whatever was in its register (Triton's documentation of `tl.load`: undefined).
+    On a GPU such a lane holds whatever was in its register (Triton's documentation of `tl.load`:
+    undefined).
     """
     import_triton()
     from triton.runtime.interpreter import InterpreterBuilder as Builder
