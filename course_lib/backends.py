@@ -1,8 +1,10 @@
 """Who runs a captured graph: the backends by name, and the modes and options of ours.
 
 In:  what a user passes to `compile`: a backend, a mode or options, a pipeline.
-Out: a `Backend`: `(graph: fx.GraphModule, example_inputs: list[Tensor]) -> callable`, from inputs to a tuple of outputs.
-In PyTorch: `torch/_dynamo/backends/registry.py`, `torch/_inductor/__init__.py` (`list_mode_options`, `list_options`).
+Out: a `Backend`: `(graph: fx.GraphModule, example_inputs: list[Tensor]) -> callable`, from inputs
+to a tuple of outputs.
+In PyTorch: `torch/_dynamo/backends/registry.py`, `torch/_inductor/__init__.py`
+(`list_mode_options`, `list_options`).
 """
 
 from collections.abc import Callable
@@ -66,7 +68,7 @@ MODES: dict[str, dict[str, Any]] = {
 """Mode → the options it sets."""
 
 
-# ---- the backends by name -------------------------------------------------------------------------------------------
+# ---- the backends by name ------------------------------------------------------------------------
 
 
 def eager(
@@ -140,7 +142,7 @@ def check_backend(backend: str | Backend) -> None:
         raise ValueError(f"backend must be a name or a callable, got {type(backend).__name__}")
 
 
-# ---- what the arguments of `compile` ask for ------------------------------------------------------------------------
+# ---- what the arguments of `compile` ask for -----------------------------------------------------
 
 
 def find(
@@ -207,7 +209,7 @@ def with_options(pipeline: Pipeline, chosen: dict[str, Any]) -> Pipeline:
     return pipeline
 
 
-# ---- what there is --------------------------------------------------------------------------------------------------
+# ---- what there is -------------------------------------------------------------------------------
 
 
 def list_backends() -> list[str]:

@@ -1,7 +1,9 @@
-"""What `cl.compile` gives back: something that is called like the original, with the frames below it watched.
+"""What `cl.compile` gives back: something that is called like the original, with the frames below
+it watched.
 
 In:  a function or a module, and the `Compiler` that answers for the frames below its calls.
-Out: a function that looks like the original (its name, its kind, its signature), or a twin of the module (`twin.py`).
+Out: a function that looks like the original (its name, its kind, its signature), or a twin of the
+module (`twin.py`).
 In PyTorch: `torch/_dynamo/eval_frame.py` (`_TorchDynamoContext.__call__`, `OptimizedModule`).
 """
 
@@ -71,7 +73,8 @@ def has_own_frame(function: Callable[..., Any]) -> bool:
 
 
 def others_trace() -> bool:
-    """Is this call another tracer's matter: torch.compile's, `torch.jit.trace`'s, `torch.fx`'s, or forward-mode derivatives'?
+    """Is this call another tracer's matter: torch.compile's, `torch.jit.trace`'s, `torch.fx`'s, or
+    forward-mode derivatives'?
 
     None of them could look into a compiled kernel, so it is given the original program.
     """
@@ -83,11 +86,12 @@ def others_trace() -> bool:
     )
 
 
-# ---- coroutines and generators --------------------------------------------------------------------------------------
+# ---- coroutines and generators -------------------------------------------------------------------
 
 
 def of_its_kind(function: Callable[..., Any], run: Callable[..., Any]) -> Callable[..., Any]:
-    """`run`, as a coroutine or generator function if `function` is one: `asyncio` and web servers ask for that."""
+    """`run`, as a coroutine or generator function if `function` is one: `asyncio` and web servers
+    ask for that."""
     if inspect.iscoroutinefunction(function):
         return as_coroutine(run)
     if inspect.isgeneratorfunction(function):
@@ -112,7 +116,8 @@ def as_generator(run: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def as_async_generator(run: Callable[..., Any]) -> Callable[..., Any]:
-    """`yield from`, which Python lacks for asynchronous generators: values, errors and the end go both ways."""
+    """`yield from`, which Python lacks for asynchronous generators: values, errors and the end go
+    both ways."""
 
     async def async_generator(*args: Any, **kwargs: Any) -> Any:
         made = run(*args, **kwargs)

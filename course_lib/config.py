@@ -1,5 +1,7 @@
-"""Settings of the compiler, and what it looks up about the machine. Change one with `cl.config.recompile_limit = 4`.
-In PyTorch: `torch/_dynamo/config.py` and `torch/_inductor/config.py`. (No torch here: the frame hook can be built on its own.)
+"""Settings of the compiler, and what it looks up about the machine. Change one with
+`cl.config.recompile_limit = 4`.
+In PyTorch: `torch/_dynamo/config.py` and `torch/_inductor/config.py`. (No torch here: the frame
+hook can be built on its own.)
 """
 
 import contextlib
@@ -12,7 +14,8 @@ import warnings
 from collections.abc import Iterator
 from pathlib import Path
 
-# Entries a code object may hold; inputs that fit none run in eager. (`torch._dynamo.config.recompile_limit`)
+# Entries a code object may hold; inputs that fit none run in eager.
+# (`torch._dynamo.config.recompile_limit`)
 recompile_limit = 8
 # Sets of sizes that a graph with symbolic sizes is built for; others run operation by operation
 sizes_limit = 64
@@ -26,7 +29,8 @@ measure_products = os.environ.get("COURSE_MEASURE") != "0"
 def collector_paused(importing: bool = False) -> Iterator[None]:
     """No garbage collection inside: it takes up to a fifth of the time of imports and compiles.
 
-    importing: the objects made inside are moved to the oldest generation, which is rarely collected.
+    importing: the objects made inside are moved to the oldest generation, which is rarely
+    collected.
     """
     after = gc.enable if gc.isenabled() else gc.disable
     gc.disable()
@@ -41,7 +45,8 @@ def collector_paused(importing: bool = False) -> Iterator[None]:
 
 @functools.cache
 def cache_dir() -> Path:
-    """The folder for built kernels: `$COURSE_CACHE`, else `~/.cache/course_lib`, else a temporary one (with a warning)."""
+    """The folder for built kernels: `$COURSE_CACHE`, else `~/.cache/course_lib`, else a temporary
+    one (with a warning)."""
     named = os.environ.get("COURSE_CACHE")
     caches = os.environ.get("XDG_CACHE_HOME") or "~/.cache"
     wanted = Path(named) if named else Path(caches) / "course_lib"

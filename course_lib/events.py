@@ -1,6 +1,7 @@
 """What the compiler tells about itself: one small record for each thing that happens.
 
-The compiler never draws and never prints. It calls `emit(SomeEvent(...))`, for whoever listens (a `Recording`, a log, nobody).
+The compiler never draws and never prints. It calls `emit(SomeEvent(...))`, for whoever listens (a
+`Recording`, a log, nobody).
 In PyTorch: `torch._logging` (artifacts and `trace_structured`), read by `tlparse`.
 """
 
@@ -14,7 +15,9 @@ from typing import Any, dataclass_transform
 
 @dataclass_transform(frozen_default=True, field_specifiers=(field,))
 class Event:
-    """Base of all records, which are dataclasses. They hold plain data or the compiler's own objects, never pictures."""
+    """Base of all records, which are dataclasses.
+
+    They hold plain data or the compiler's own objects, never pictures."""
 
     def __init_subclass__(cls) -> None:
         dataclass(eq=False)(cls)
@@ -73,7 +76,9 @@ class GuardsMade(Event):
 
 
 class GuardFailed(Event):
-    """A call did not fit an entry. `guard` is the first that failed, and `got` says what was found instead."""
+    """A call did not fit an entry.
+
+    `guard` is the first that failed, and `got` says what was found instead."""
 
     name: str
     guard: Any
@@ -95,7 +100,9 @@ class FellBack(Event):
 
 
 class SizesAreSymbols(Event):
-    """A graph is compiled once for all sizes. `sizes` is the `Sizes`: the symbols, their hints, and what was asked about them."""
+    """A graph is compiled once for all sizes.
+
+    `sizes` is the `Sizes`: the symbols, their hints, and what was asked about them."""
 
     sizes: Any
 
@@ -110,7 +117,8 @@ class SizesAreNumbers(Event):
 
 
 class JointTraced(Event):
-    """Autograd ran ahead of time: forward and backward in one graph, with a `Signature` in its `meta`."""
+    """Autograd ran ahead of time: forward and backward in one graph, with a `Signature` in its
+    `meta`."""
 
     graph: Any
 
@@ -134,7 +142,8 @@ class Lowered(Event):
 
 
 class Scheduled(Event):
-    """Loops were grouped into kernels (`schedule.kernels`), with every fusion decision (`schedule.decisions`)."""
+    """Loops were grouped into kernels (`schedule.kernels`), with every fusion decision
+    (`schedule.decisions`)."""
 
     schedule: Any
 
@@ -160,7 +169,8 @@ class CacheEntry(Event):
 
 
 class Autotuned(Event):
-    """What is fastest was found by measuring: the tile of a kernel, or which library computes a product."""
+    """What is fastest was found by measuring: the tile of a kernel, or which library computes a
+    product."""
 
     # The generated kernel's name, or the product's `ExternKernel`
     kernel: Any
@@ -195,7 +205,8 @@ Words = Callable[[Any, Any], str]
 _listeners: list[tuple[Callable[[Event], None], Words | None]] = []
 
 StageWriter = Callable[[Callable[..., Any], bool], Callable[..., Any]]
-"""(backend, with a diagram?) → the same backend, whose stages are written to files as it compiles."""
+"""(backend, with a diagram?) → the same backend, whose stages are written to files as it
+compiles."""
 
 
 def nobody_writes(backend: Callable[..., Any], diagram: bool) -> Callable[..., Any]:
@@ -220,7 +231,8 @@ def emit(event: Event) -> None:
 
 
 def in_words(world: Any, values: Iterable[Any]) -> tuple[str, ...]:
-    """Values of the interpreted program, as the last listener that has words wants them put; () if none does."""
+    """Values of the interpreted program, as the last listener that has words wants them put; () if
+    none does."""
     wanted = [words for _, words in _listeners if words]
     if not wanted:
         return ()
@@ -231,7 +243,9 @@ def in_words(world: Any, values: Iterable[Any]) -> tuple[str, ...]:
 
 @contextlib.contextmanager
 def listener(function: Callable[[Event], None], words: Words | None = None) -> Iterator[None]:
-    """Call `function` with every event within the block. `words` says what stands on the interpreter's stack."""
+    """Call `function` with every event within the block.
+
+    `words` says what stands on the interpreter's stack."""
     _listeners.append((function, words))
     try:
         yield
@@ -240,7 +254,8 @@ def listener(function: Callable[[Event], None], words: Words | None = None) -> I
 
 
 def stage(name: str, event: Any, function: Callable[..., Any], *args: Any) -> Any:
-    """Run one stage of the pipeline, and tell how long it took and (`event`, a class) what it made."""
+    """Run one stage of the pipeline, and tell how long it took and (`event`, a class) what it
+    made."""
     start = time.perf_counter()
     try:
         result = function(*args)

@@ -1,19 +1,25 @@
 """Which code is left to eager, since its compiled entries cost more than they save.
 
 In:  a code object that has as many entries as it may have, and how its calls go on.
-Out: may the next call pass at once (`AtLimit.passes`)? Is the code better left to eager for good (`AtLimit.serves`)?
+Out: may the next call pass at once (`AtLimit.passes`)? Is the code better left to eager for good
+     (`AtLimit.serves`)?
 
-At the recompile limit a call that fits no entry runs in eager. But first each entry is checked, and then the compiler is asked, which
-says why. That costs more than many a function's own work. So three things are done, in this order:
+At the recompile limit a call that fits no entry runs in eager. But first each entry is checked, and
+then the compiler is asked, which says why. That costs more than many a function's own work. So
+three things are done, in this order:
 
     nothing to compile   no entry has an operation in it: the code is left to eager at once
-    passing              the compiler is asked no more than it takes to see that the limit is reached (some µs, not hundreds)
-    leaving              after `PATIENCE` such calls the entries must have served at least one call in `SHARE`, or the code is left
-                         to eager: nothing is checked any more. Entries that serve enough are judged again after `LATER` calls
+    passing              the compiler is asked no more than it takes to see that the limit is
+                         reached (some µs, not hundreds)
+    leaving              after `PATIENCE` such calls the entries must have served at least one call
+                         in `SHARE`, or the code is left to eager: nothing is checked any more.
+                         Entries that serve enough are judged again after `LATER` calls
 
-Calls are counted, not timed. Compiled and eager results may differ in the last bit, so a busy machine must not change which code
-runs. While somebody listens (a recording, a log) each call is told in full, and nothing is given up.
-In PyTorch: `torch/_dynamo/convert_frame.py`, `RecompileLimitExceeded`; `eval_frame.py`, `FrameAction.RUN_ONLY`.
+Calls are counted, not timed. Compiled and eager results may differ in the last bit, so a busy
+machine must not change which code runs. While somebody listens (a recording, a log) each call is
+told in full, and nothing is given up.
+In PyTorch: `torch/_dynamo/convert_frame.py`, `RecompileLimitExceeded`; `eval_frame.py`,
+`FrameAction.RUN_ONLY`.
 """
 
 from collections.abc import Callable, Sequence

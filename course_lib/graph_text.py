@@ -1,10 +1,12 @@
 """Make torch.fx print a graph correctly: it prints a graph as Python, and that text is what runs.
 
 In:  an `fx.Graph`, or an operation that is about to become a node of one.
-Out: the same graph or operation, with other targets and constants where torch.fx would print them wrongly.
+Out: the same graph or operation, with other targets and constants where torch.fx would print them
+     wrongly.
 
-torch.fx prints operators without parentheses, and constants by their `repr`. For some that is wrong. `-1 ** n` means -(1 ** n).
-`(1-0j)` has lost the sign of its zero. `infj` is no name. The `repr` of a function is no Python at all.
+torch.fx prints operators without parentheses, and constants by their `repr`. For some that is
+wrong. `-1 ** n` means -(1 ** n). `(1-0j)` has lost the sign of its zero. `infj` is no name. The
+`repr` of a function is no Python at all.
 In PyTorch: `torch/fx/graph.py` (`CodeGen._gen_python_code`, `magic_methods`, `inplace_methods`).
 """
 
@@ -21,7 +23,8 @@ OUT_OF_PLACE = {
     getattr(operator, f"i{name.strip('_')}"): getattr(operator, name)
     for name in "add and_ floordiv lshift mod mul matmul or_ pow rshift sub truediv xor".split()
 }
-"""For an operation in place that makes a new tensor all the same. Printed as `x @= w`, it would rebind the graph's variable x."""
+"""For an operation in place that makes a new tensor all the same. Printed as `x @= w`, it would
+rebind the graph's variable x."""
 HAVE_TEXT = (torch._ops.OpOverload, torch._ops.HigherOrderOperator)
 """Functions that torch.fx can print as an argument."""
 
@@ -36,7 +39,8 @@ class Complex(complex):
 
 
 class Bound:
-    """A function with some of its arguments filled in: those that are functions or classes, which torch.fx cannot print."""
+    """A function with some of its arguments filled in: those that are functions or classes, which
+    torch.fx cannot print."""
 
     def __init__(self, function: Callable[..., Any], args: Any, kwargs: Any) -> None:
         self.function = function

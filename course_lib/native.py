@@ -1,11 +1,14 @@
-"""The small C modules: the one that was installed, else built now, else none and a sentence that says why.
+"""The small C modules: the one that was installed, else built now, else none and a sentence that
+says why.
 
 In:  a module's name, its `.c` file beside it.
 Out: the imported module, or None.
 
-`frames/_framehook.c`, `guards/_tensors.c` and `runtime/_launcher.c` need nothing but Python's headers. `pip install` builds them
-where it can. Where it could not, or where a source changed since, the interpreter's own compiler does when needed, in 0.3 s.
-In PyTorch: they live in `libtorch_python`, built ahead of time; building on demand is `torch/utils/cpp_extension.py`.
+`frames/_framehook.c`, `guards/_tensors.c` and `runtime/_launcher.c` need nothing but Python's
+headers. `pip install` builds them where it can. Where it could not, or where a source changed
+since, the interpreter's own compiler does when needed, in 0.3 s.
+In PyTorch: they live in `libtorch_python`, built ahead of time; building on demand is
+`torch/utils/cpp_extension.py`.
 """
 
 import functools
@@ -33,7 +36,9 @@ SUFFIX = sysconfig.get_config_var("EXT_SUFFIX") or ".so"
 
 
 def is_free_threaded() -> bool:
-    """Was this Python built without the lock that lets one thread run at a time? Whether it is on now does not matter."""
+    """Was this Python built without the lock that lets one thread run at a time?
+
+    Whether it is on now does not matter."""
     return bool(sysconfig.get_config_var("Py_GIL_DISABLED"))
 
 
@@ -77,14 +82,18 @@ def is_current(binary: Path, source: Path) -> bool:
 
 
 def build(source: Path) -> Path:
-    """The library of a C source: from the cache on disk, or built now. Raises RuntimeError if it cannot be built."""
+    """The library of a C source: from the cache on disk, or built now.
+
+    Raises RuntimeError if it cannot be built."""
     key = build_cache.key_of(source.read_text(), sys.version, sys.prefix, sysconfig.get_platform())
     make = functools.partial(compile_c, source)
     return build_cache.build(key, SUFFIX, make, folder="native").path
 
 
 def compile_c(source: Path, target: Path) -> None:
-    """Run the C compiler that this Python was built with, or another that is there. Raises RuntimeError if it fails."""
+    """Run the C compiler that this Python was built with, or another that is there.
+
+    Raises RuntimeError if it fails."""
     compiler = find_c_compiler()
     is_mac = sys.platform == "darwin"
     link = ["-bundle", "-undefined", "dynamic_lookup"] if is_mac else ["-shared"]
@@ -118,7 +127,8 @@ def why_it_failed(compiler: str, source: Path, said: str) -> str:
 
 
 def _import(name: str, path: Path) -> ModuleType | None:
-    """The extension module at `path`; None if it does not load (another Python's, or no library at all)."""
+    """The extension module at `path`; None if it does not load (another Python's, or no library at
+    all)."""
     spec = importlib.util.spec_from_file_location(name, path)
     assert spec is not None and spec.loader is not None
     try:

@@ -3,8 +3,9 @@
 In:  a code object that is about to run.
 Out: `is_skipped`: true where capture leaves it to Python, with all frames of this code from now on.
 
-Two kinds of library code are captured all the same: torch's layers, which are Python around operations, and the steps of
-its optimizers. In PyTorch: `torch/_dynamo/trace_rules.py` (`SKIP_DIRS`, `LEGACY_MOD_INLINELIST`, `MOD_INLINELIST`).
+Two kinds of library code are captured all the same: torch's layers, which are Python around
+operations, and the steps of its optimizers. In PyTorch: `torch/_dynamo/trace_rules.py`
+(`SKIP_DIRS`, `LEGACY_MOD_INLINELIST`, `MOD_INLINELIST`).
 """
 
 import functools
@@ -21,7 +22,8 @@ from course_lib.frames import wrapper
 
 
 def folder_of(file: Any) -> str:
-    """The folder of a module's file, with a separator at its end: what names of files below it begin with."""
+    """The folder of a module's file, with a separator at its end: what names of files below it
+    begin with."""
     return os.path.dirname(os.path.abspath(str(file))) + os.sep
 
 
@@ -39,14 +41,17 @@ TOOLS = {
     "typing_extensions.py",
     "zmq",
 }
-"""Installed packages that run below a user's call (a `print` in a notebook does) and have no tensor code."""
+"""Installed packages that run below a user's call (a `print` in a notebook does) and have no tensor
+code."""
 TORCH_COMPILE = os.path.join(folder_of(torch.__file__), "_dynamo", "")
 """The folder of torch.compile, which may compile functions of the same program."""
 IMPORT = "<frozen importlib._bootstrap>", "_find_and_load"
-"""The file and the name of Python's function below which a module is imported: it runs the module's code."""
+"""The file and the name of Python's function below which a module is imported: it runs the module's
+code."""
 LIBRARIES = tuple(folder_of(path) for path in (torch.__file__, np.__file__, __file__))
 WRITTEN = ("<frozen ", "<course_lib ")
-"""How the file names of code begin that has no file: Python's frozen modules, and code that this library writes."""
+"""How the file names of code begin that has no file: Python's frozen modules, and code that this
+library writes."""
 FOLLOWED = tuple(
     os.path.join(*parts, "")
     for parts in (
@@ -59,14 +64,17 @@ FOLLOWED = tuple(
 )
 """Folders of libraries whose code is captured."""
 NOT_FOLLOWED = os.path.join("modules", "module.py")
-"""A file of such a folder whose code is not captured: capture itself knows how a module calls its `forward` (`capture/calls`)."""
+"""A file of such a folder whose code is not captured: capture itself knows how a module calls its
+`forward` (`capture/calls`)."""
 
 OPTIMIZERS = ("sgd", "adam", "rmsprop", "adagrad", "adadelta", "adamax", "nadam")
 STEPS = frozenset(f"_single_tensor_{name}" for name in OPTIMIZERS)
-"""Functions of `torch.optim` that update all parameters, and look at no data. The rest of a `step` runs in eager."""
+"""Functions of `torch.optim` that update all parameters, and look at no data. The rest of a `step`
+runs in eager."""
 
 OF_MODES = {"__torch_function__", "__torch_dispatch__"}
-"""What torch calls for each operation while a mode of the user's is on: one frame of this code for each of torch's functions."""
+"""What torch calls for each operation while a mode of the user's is on: one frame of this code for
+each of torch's functions."""
 
 
 def called(function: Callable[..., Any]) -> Callable[..., Any]:
@@ -86,8 +94,8 @@ CALLS = called(len).__code__
 def runs_unwatched(code: CodeType) -> bool:
     """Is this frame left alone, with all frames that it calls?
 
-    That is so for torch.compile, which compiles its own functions. And for an import: what a module calls while it is imported
-    runs only once, so compiling it would not pay.
+    That is so for torch.compile, which compiles its own functions. And for an import: what a module
+    calls while it is imported runs only once, so compiling it would not pay.
     """
     if (code.co_filename, code.co_name) == IMPORT:
         return True
@@ -96,7 +104,8 @@ def runs_unwatched(code: CodeType) -> bool:
 
 def is_skipped(code: CodeType) -> bool:
     """Does capture leave frames of this code to Python?"""
-    # CPython calls the argument of a comprehension `.0`. Heads are written as source, and no source can use that name.
+    # CPython calls the argument of a comprehension `.0`. Heads are written as source, and no source
+    # can use that name.
     if not all(name.isidentifier() for name in code.co_varnames):
         return True
 
@@ -112,7 +121,8 @@ def is_skipped(code: CodeType) -> bool:
 
 @functools.cache
 def is_library(filename: str) -> bool:
-    """Is this a file of Python, torch or this library, or of a tool that runs below a user's call?"""
+    """Is this a file of Python, torch or this library, or of a tool that runs below a user's
+    call?"""
     # a user's own package may be installed, too: in `site-packages`, or Debian's `dist-packages`
     _, is_installed, package = filename.partition("-packages" + os.sep)
     if is_installed and package.split(os.sep)[0] in TOOLS:

@@ -39,7 +39,8 @@ def warn_of_a_newer_torch(version: str) -> None:
 
 
 def triton_for_this_torch() -> str:
-    """What to tell pip: `triton==3.7.*` for an installed torch 2.13; nothing where no pair is known, or Triton has no build."""
+    """What to tell pip: `triton==3.7.*` for an installed torch 2.13; nothing where no pair is
+    known, or Triton has no build."""
     try:
         pair = TRITON_FOR.get(minor(importlib.metadata.version("torch")))
     except importlib.metadata.PackageNotFoundError:
@@ -49,6 +50,7 @@ def triton_for_this_torch() -> str:
     return f"triton=={pair[0]}.{pair[1]}.*"
 
 
-# the Makefile asks: a CPU build of torch brings no Triton, and the newest fits the newest torch only
+# the Makefile asks: a CPU build of torch brings no Triton, and the newest fits the newest torch
+# only
 if __name__ == "__main__":
     print(triton_for_this_torch())

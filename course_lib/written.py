@@ -1,4 +1,5 @@
-"""Python source that the library writes (heads, guard checks, wrappers), known to tracebacks as long as its function lives."""
+"""Python source that the library writes (heads, guard checks, wrappers), known to tracebacks as
+long as its function lives."""
 
 import ast
 import contextlib
@@ -18,7 +19,8 @@ _serial = count(1)
 
 
 def define(name: str, source: str, about: str, namespace: dict[str, Any]) -> Callable[..., Any]:
-    """The function `name` that `source` defines, with these globals; its file is called `<course_lib about #1>`."""
+    """The function `name` that `source` defines, with these globals; its file is called
+    `<course_lib about #1>`."""
     filename = remember(source, about)
     exec(compile(source, filename, "exec"), namespace)
     function: Callable[..., Any] = namespace[name]
@@ -29,7 +31,9 @@ def define(name: str, source: str, about: str, namespace: dict[str, Any]) -> Cal
 def define_within(
     name: str, source: str, about: str, names: dict[str, Any], namespace: dict[str, Any]
 ) -> FunctionType:
-    """The function `name` that `source` defines, with `names` as its closure. Nothing is added to its globals, `namespace`."""
+    """The function `name` that `source` defines, with `names` as its closure.
+
+    Nothing is added to its globals, `namespace`."""
     filename = remember(source, about)
     tree = ast.parse(source, filename)
 
@@ -56,7 +60,9 @@ def remember(source: str, about: str) -> str:
 
 @contextlib.contextmanager
 def quiet() -> Iterator[None]:
-    """Show no warnings inside. (After `warnings.catch_warnings` Python forgets which ones were shown before.)"""
+    """Show no warnings inside.
+
+    (After `warnings.catch_warnings` Python forgets which ones were shown before.)"""
     before = warnings.filters
     warnings.filters = [("ignore", None, Warning, None, 0)]
     try:
@@ -72,7 +78,9 @@ def as_tuple(items: Iterable[Any]) -> str:
 
 
 def traceable(gm: fx.GraphModule) -> fx.GraphModule:
-    """The same graph module. Its printed Python is right (`make_readable`), and is let go together with it.
+    """The same graph module.
+
+    Its printed Python is right (`make_readable`), and is let go together with it.
 
     torch.fx itself keeps the source of every `forward` that it writes, for ever."""
     if make_readable(gm.graph):
