@@ -50,9 +50,9 @@ def build(key: str, suffix: str, make: Callable[[Path], object], folder: str = "
     where = config.cache_dir() / (folder or key[:2])
     where.mkdir(parents=True, exist_ok=True)
 
-    found = find(where, key, suffix)
-    if found is not None:
-        return told(CacheEntry(found, cached=True))
+    existing_file = find(where, key, suffix)
+    if existing_file is not None:
+        return told(CacheEntry(existing_file, cached=True))
 
     # It is written in a folder of its own. The rename makes it an entry.
     with tempfile.TemporaryDirectory(prefix="building-", dir=where) as work:

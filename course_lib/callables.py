@@ -120,18 +120,18 @@ def as_async_generator(run: Callable[..., Any]) -> Callable[..., Any]:
     both ways."""
 
     async def async_generator(*args: Any, **kwargs: Any) -> Any:
-        made = run(*args, **kwargs)
+        generator = run(*args, **kwargs)
         with contextlib.suppress(StopAsyncIteration):
-            item = await made.__anext__()
+            item = await generator.__anext__()
             while True:
                 try:
                     sent = yield item
                 except GeneratorExit:
-                    await made.aclose()
+                    await generator.aclose()
                     raise
                 except BaseException as error:
-                    item = await made.athrow(error)
+                    item = await generator.athrow(error)
                 else:
-                    item = await made.asend(sent)
+                    item = await generator.asend(sent)
 
     return async_generator

@@ -145,8 +145,8 @@ class Compiler:
 
         head = result.head.function(functools.partial(call, None, compiled))
         # the user's tensors are not kept, nor is the capture, which holds what the program made
-        kept = replace(result, example_inputs=[], sizes=None)
-        state.entries.append(GuardedCode(check, kept))
+        slim_result = replace(result, example_inputs=[], sizes=None)
+        state.entries.append(GuardedCode(check, slim_result))
         if len(state.entries) > 1:
             events.emit(events.Recompiled(name, len(state.entries)))
         return check.function, head

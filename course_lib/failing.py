@@ -60,9 +60,9 @@ def has_list(node: fx.Node) -> bool:
 
 def leaves(index: Any) -> list[Any]:
     """The parts of an index, of slices too."""
-    found: list[Any] = []
-    fx.node.map_aggregate(index, found.append)
-    return found
+    parts: list[Any] = []
+    fx.node.map_aggregate(index, parts.append)
+    return parts
 
 
 def is_torchs(function: Any) -> bool:

@@ -407,14 +407,14 @@ def is_symbolic(gm: fx.GraphModule) -> bool:
 
 def sizes_of(gm: fx.GraphModule) -> list[Any]:
     """Sizes and strides of all inputs, and those inputs that are numbers."""
-    found: list[Any] = []
+    sizes: list[Any] = []
     for node in gm.graph.find_nodes(op="placeholder"):
         value = node.meta["val"]
         if isinstance(value, torch.Tensor):
-            found += (*value.shape, *value.stride())
+            sizes += (*value.shape, *value.stride())
         else:
-            found.append(value)
-    return found
+            sizes.append(value)
+    return sizes
 
 
 @capture.recording_mode()  # the graph may switch autocast

@@ -120,16 +120,16 @@ class Twin(torch.nn.Module, metaclass=TwinType):
         # not `model_of`: torch.compile, which may trace this, would come back here for it
         model = object.__getattribute__(self, "_course_model")
         try:
-            found = getattr(model, name)
+            attribute = getattr(model, name)
         except AttributeError as error:
             # Python calls `__getattr__` next, which raises this error
             object.__setattr__(self, "_course_error", error)
             raise
 
-        is_method = type(found) is types.MethodType and found.__self__ is model
+        is_method = type(attribute) is types.MethodType and attribute.__self__ is model
         if not is_method or is_dynamo_compiling():
-            return found
-        return method_of(found, self)
+            return attribute
+        return method_of(attribute, self)
 
     def __getattr__(self, name: str) -> Any:
         """Raise what the module raised: Python asks here after `__getattribute__` has failed."""
@@ -238,10 +238,10 @@ set_twin: Callable[[Method, Twin], None] = own_names(Method)["twin"].__set__
 
 def method_of(bound: types.MethodType, twin: Twin) -> Method:
     """The method that a twin shows. It has no `__init__`: torch.compile would capture that frame, and look at what is not filled."""
-    made = object.__new__(Method)
-    set_bound(made, bound)
-    set_twin(made, twin)
-    return made
+    method = object.__new__(Method)
+    set_bound(method, bound)
+    set_twin(method, twin)
+    return method
 
 
 def twin_of(
@@ -279,13 +279,13 @@ def twin_class(original: type) -> Any:
 
 def special_methods(cls: type) -> list[str]:
     """The special methods that a class has written in Python."""
-    found = {
+    names = {
         name
         for base in cls.__mro__
         for name, member in vars(base).items()
         if name[:2] == "__" == name[-2:] and isinstance(member, types.FunctionType)
     }
-    return sorted(found - NOT_FORWARDED)
+    return sorted(names - NOT_FORWARDED)
 
 
 def forwarded(name: str) -> Callable[..., Any]:

@@ -84,8 +84,8 @@ def without(backward: fx.GraphModule, missing: frozenset[fx.Node]) -> fx.GraphMo
 
     for node in backward.graph.nodes:
         if node.op == "output":
-            kept = [result for result in node.args[0] if result not in missing]
-            graph.output(tuple(fx.node.map_arg(kept, twin.__getitem__)))
+            kept_gradients = [result for result in node.args[0] if result not in missing]
+            graph.output(tuple(fx.node.map_arg(kept_gradients, twin.__getitem__)))
         elif node.op == "placeholder":
             twin[node] = graph.placeholder(node.name)
             twin[node].meta = dict(node.meta)

@@ -88,8 +88,8 @@ class Again:
 
         # Inputs that are kept alive between forward and backward, and those of which only a weak reference is noted
         self.held = [n for n in range(len(self.placeholders)) if self.is_held(n)]
-        kept = {*self.saved, *self.updated, *self.held}
-        self.noted = sorted(self.needed - kept)
+        kept_inputs = {*self.saved, *self.updated, *self.held}
+        self.noted = sorted(self.needed - kept_inputs)
 
     def places_of_values(self) -> dict[int, int]:
         """By the number of a value: the output of the captured graph that is this value, else one that is a view of it."""
@@ -120,16 +120,16 @@ class Again:
 
     def shows_all_values(self) -> bool:
         """Is each value that has a gradient whole among the results of the captured graph, or in an input?"""
-        made = self.parts.forward.graph.output_node().args[0]
+        forward_results = self.parts.forward.graph.output_node().args[0]
         results = self.captured.graph.output_node().args[0]
         outputs = [node and node.meta["val"] for node in results]
-        found = {n: self.value_of(n, outputs) for n in self.outputs}
+        values = {n: self.value_of(n, outputs) for n in self.outputs}
 
         in_inputs = self.updated.values()
         for n, has_gradient in enumerate(self.signature.differentiable):
             if not has_gradient or n in in_inputs:
                 continue
-            if n not in found or found[n].shape != made[n].meta["val"].shape:
+            if n not in values or values[n].shape != forward_results[n].meta["val"].shape:
                 return False
         return True
 
@@ -185,25 +185,25 @@ class Again:
         if self.why_not:
             return [], self.why_not
         notes = {note.place: note for note in noted.inputs}
-        found: list[Any] = []
+        inputs: list[Any] = []
 
         for n, placeholder in enumerate(self.placeholders):
             if n in noted.held:
-                found.append(noted.held[n])
+                inputs.append(noted.held[n])
             elif n in self.saved:
                 if not saved:
                     beside = "was kept beside a tensor that was written to"
                     return [], f"its input {placeholder.name} {beside}"
-                found.append(saved[self.saved[n]])
+                inputs.append(saved[self.saved[n]])
             elif n not in self.needed:
-                found.append(self.stand_in(n, noted))
+                inputs.append(self.stand_in(n, noted))
             elif n not in notes or (x := alive(notes[n].tensor)) is None:
                 return [], f"its input {placeholder.name} is gone: keep a reference to it"
             elif notes[n].writes():
                 return [], f"its input {placeholder.name} was written to"
             else:
-                found.append(x)
-        return found, ""
+                inputs.append(x)
+        return inputs, ""
 
     def stand_in(self, n: int, noted: Noted) -> Any:
         """Ones in the form that input `n` had; a number is itself."""
@@ -230,8 +230,8 @@ class Again:
         """
         with torch.enable_grad(), numbers_of(noted), under(self.autocast):
             # One tensor may be two inputs. A view for each tells their gradients apart.
-            own = [x.view_as(x) if requires_grad(x) else x for x in inputs]
-            entered = self.entered(own)
+            views = [x.view_as(x) if requires_grad(x) else x for x in inputs]
+            entered = self.entered(views)
             values = self.values_of(self.captured(*entered), entered)
 
         for one in watched:
@@ -239,18 +239,18 @@ class Again:
                 one.watch(values[one.value], given.get(one.value))
 
         values = {n: values[n] for n in given if requires_grad(values.get(n))}
-        wanted = [n for n in wanted if requires_grad(own[n])]
+        wanted = [n for n in wanted if requires_grad(views[n])]
         if not values or not wanted:
             return {}
 
-        found = torch.autograd.grad(
+        gradients = torch.autograd.grad(
             list(values.values()),
-            [own[n] for n in wanted],
+            [views[n] for n in wanted],
             [given[n] for n in values],
             create_graph=torch.is_grad_enabled(),
             allow_unused=True,
         )
-        return {n: g for n, g in zip(wanted, found, strict=True) if g is not None}
+        return {n: g for n, g in zip(wanted, gradients, strict=True) if g is not None}
 
     def refuse_as_eager(
         self,
@@ -272,15 +272,15 @@ class Again:
                     results = self.captured(*inputs)
             except Exception:
                 return  # this graph needs data to run
-            found = self.values_of(results, inputs)
+            values_by_number = self.values_of(results, inputs)
 
             # Write to the stand-ins as often as the program wrote to the tensors.
-            write_as_noted(inputs, found, noted)
+            write_as_noted(inputs, values_by_number, noted)
             for n in written:
                 write_often(inputs[n], 1)
 
             # Then autograd itself says whether what it saved was written to.
-            values = [found[n] for n in given if requires_grad(found.get(n))]
+            values = [values_by_number[n] for n in given if requires_grad(values_by_number.get(n))]
             asked = [leaves[n] for n in wanted if requires_grad(leaves[n])]
             if values and asked:
                 with torch._C._DisableAutocast():
@@ -343,10 +343,10 @@ def write_often(tensor: Any, times: int) -> None:
 
 def stand_in(placeholder: fx.Node, like: Any) -> Any:
     """Ones in the form of an input."""
-    made = torch.empty_strided(like.shape, like.stride(), dtype=like.dtype, device=like.device)
-    made.fill_(0 if not like.dtype.is_floating_point else 1)
+    tensor = torch.empty_strided(like.shape, like.stride(), dtype=like.dtype, device=like.device)
+    tensor.fill_(0 if not like.dtype.is_floating_point else 1)
     wanted = placeholder.meta.get("requires_grad", placeholder.meta["val"].requires_grad)
-    return made.requires_grad_(wanted)
+    return tensor.requires_grad_(wanted)
 
 
 def autocast_now() -> dict[str, torch.dtype]:

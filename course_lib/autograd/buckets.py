@@ -60,11 +60,11 @@ def in_pieces(gm: fx.GraphModule, compile_piece: Callable[[fx.GraphModule], Prog
 
 def inputs_of(operations: Sequence[fx.Node]) -> list[fx.Node]:
     """What a piece needs of others, each once, in the order in which it is used."""
-    inside = set(operations)
+    own_nodes = set(operations)
     needed: dict[fx.Node, None] = {}
     for node in operations:
         for arg in node.all_input_nodes:
-            if arg not in inside:
+            if arg not in own_nodes:
                 needed[arg] = None
     return list(needed)
 
@@ -73,10 +73,10 @@ def outputs_of(operations: Sequence[fx.Node], results: Sequence[fx.Node]) -> lis
     """What a piece gives: what the whole graph returns, and what nodes outside of the piece use.
 
     Sizes are not handed on: each call computes them in front of all pieces."""
-    inside = set(operations)
+    own_nodes = set(operations)
     outputs = []
     for node in operations:
-        is_used_outside = not node.users.keys() <= inside
+        is_used_outside = not node.users.keys() <= own_nodes
         if (node in results or is_used_outside) and not is_size(node):
             outputs.append(node)
     return outputs
@@ -107,8 +107,8 @@ def one_after_the_other(
             values.update(zip(computed, compute_sizes(args), strict=True))
 
         for step in steps:
-            given = map(values.__getitem__, step.inputs)
-            values.update(zip(step.outputs, step.program(*given, *numbers), strict=True))
+            arguments = map(values.__getitem__, step.inputs)
+            values.update(zip(step.outputs, step.program(*arguments, *numbers), strict=True))
         return tuple(map(values.__getitem__, results))
 
     return run
@@ -138,24 +138,24 @@ def pieces(gm: fx.GraphModule) -> list[list[fx.Node]]:
     ends = ends_of_pieces(operations)
 
     limit = min(distributed._DEFAULT_FIRST_BUCKET_BYTES, module.bucket_bytes_cap)
-    found: list[list[fx.Node]] = [[]]
+    pieces_in_order: list[list[fx.Node]] = [[]]
     met: set[fx.Node] = set()
     size = 0.0
     for node in reversed(operations):
-        if found[0] and size >= limit and node in ends:
-            found.insert(0, [])
+        if pieces_in_order[0] and size >= limit and node in ends:
+            pieces_in_order.insert(0, [])
             size, limit = 0.0, module.bucket_bytes_cap
 
-        found[0].insert(0, node)
+        pieces_in_order[0].insert(0, node)
         new = parameters_of(node) - met
         size += sum(map(node_bytes, new))
         met |= new
 
     # What has no parameter needs no piece.
-    if size == 0 and len(found) > 1:
-        first, second, *others = found
+    if size == 0 and len(pieces_in_order) > 1:
+        first, second, *others = pieces_in_order
         return [first + second, *others]
-    return found
+    return pieces_in_order
 
 
 def parameters_of(node: fx.Node) -> set[fx.Node]:
@@ -178,8 +178,8 @@ def ends_of_pieces(operations: Sequence[fx.Node]) -> set[fx.Node]:
         if records == usual:
             ends[place] = node
 
-    kept = [*lives_of_others(operations), *lives_until_written(operations)]
-    return {node for place, node in ends.items() if not any(place in life for life in kept)}
+    lives = [*lives_of_others(operations), *lives_until_written(operations)]
+    return {node for place, node in ends.items() if not any(place in life for life in lives)}
 
 
 def turns_other_switch(node: fx.Node) -> bool:

@@ -49,7 +49,7 @@ def a_result(graph: fx.Graph, node: fx.Node) -> fx.Node | None:
     for place, part in enumerate(value if isinstance(value, (tuple, list)) else ()):
         if isinstance(part, torch.Tensor):
             with graph.inserting_after(node):
-                taken = graph.call_function(operator.getitem, (node, place))
-            taken.meta.update(val=part, origin=node.meta.get("origin"))
-            return taken
+                result = graph.call_function(operator.getitem, (node, place))
+            result.meta.update(val=part, origin=node.meta.get("origin"))
+            return result
     return None

@@ -65,19 +65,22 @@ class Gradients:
         present = tuple(gradient is not None for gradient in given)
         if all(present) or not self.signature.reached:
             gradients = self.backward(*saved, *filled, *numbers)
-            found = dict(zip(self.signature.gradients, gradients, strict=True))
-            return self.with_tangents(found, given)
+            gradients_by_input = dict(zip(self.signature.gradients, gradients, strict=True))
+            return self.with_tangents(gradients_by_input, given)
 
         if present not in self.programs:
             self.programs[present] = self.program_for(present)
         program, inputs = self.programs[present]
-        found = dict(zip(inputs, program(*saved, *filled, *numbers), strict=True))
-        found = self.with_tangents(found, given)
+        gradients_by_input = dict(zip(inputs, program(*saved, *filled, *numbers), strict=True))
+        gradients_by_input = self.with_tangents(gradients_by_input, given)
 
         # The inputs to which eager's autograd gets from the results that were used. Each has a gradient, if only one of zeros.
         reached = set().union(*itertools.compress(self.signature.reached, present))
         by_input = dict(zip(self.signature.gradients, self.forms.of(numbers), strict=True))
-        return {n: found[n] if n in found else zeros(by_input[n]) for n in reached}
+        return {
+            n: gradients_by_input[n] if n in gradients_by_input else zeros(by_input[n])
+            for n in reached
+        }
 
     def with_tangents(self, found: dict[int, Any], given: Sequence[Any]) -> dict[int, Any]:
         """With the tangents themselves where these are the gradients."""
@@ -89,7 +92,9 @@ class Gradients:
     def program_for(self, present: tuple[bool, ...]) -> tuple[Program, list[int]]:
         """What computes the gradients if only these tangents are there."""
         graph, inputs = self.parts.backward, list(self.signature.gradients)
-        missing = [node for node, there in zip(self.tangents, present, strict=True) if not there]
+        missing = [
+            node for node, is_present in zip(self.tangents, present, strict=True) if not is_present
+        ]
         lost = absent(graph.graph, self.tangents, missing)
         if lost.zeros_do or self.compile_graph is None:
             return self.backward, inputs

@@ -76,11 +76,13 @@ class Lifted:
     def values(self, inputs: Sequence[Any]) -> list[torch.Tensor] | None:
         """The numbers as tensors; None if one has no exact float64."""
         # `forward` at once, and no `torch.tensor`: this is a part of each call, and costs several microseconds otherwise
-        found = self.numbers.forward(*inputs)
-        for number in found:
+        computed_numbers = self.numbers.forward(*inputs)
+        for number in computed_numbers:
             if type(number) is int and abs(number) > EXACT:
                 return None
-        return [scalar_tensor(number, dtype=torch.float64, device="cpu") for number in found]
+        return [
+            scalar_tensor(number, dtype=torch.float64, device="cpu") for number in computed_numbers
+        ]
 
 
 def lift_numbers(gm: fx.GraphModule, of_sizes: bool = False) -> Lifted | None:
@@ -192,15 +194,15 @@ class Lifting:
         node.meta["val"], rounded.meta["val"] = value.float(), value
 
     def converted(self, tensor: fx.Node, dtype: torch.dtype) -> fx.Node:
-        made = self.graph.call_method("to", (tensor, dtype))
-        made.meta = {**tensor.meta, "val": tensor.meta["val"].to(dtype)}
-        return made
+        new_node = self.graph.call_method("to", (tensor, dtype))
+        new_node.meta = {**tensor.meta, "val": tensor.meta["val"].to(dtype)}
+        return new_node
 
     def reciprocal(self, node: fx.Node, tensor: fx.Node) -> fx.Node:
         with self.graph.inserting_before(node):
-            made = self.graph.call_method("reciprocal", (tensor,))
-        made.meta = {**node.meta, "val": tensor.meta["val"].reciprocal()}
-        return made
+            new_node = self.graph.call_method("reciprocal", (tensor,))
+        new_node.meta = {**node.meta, "val": tensor.meta["val"].reciprocal()}
+        return new_node
 
     def add_multiple(self, node: fx.Node, a: fx.Node, b: fx.Node, factor: fx.Node) -> None:
         """Write `a + factor * b`, or `a - factor * b`. With halves eager rounds the factor and the sum, but not the product."""
@@ -232,11 +234,11 @@ class Lifting:
         if number.name not in self.inputs:
             last = self.graph.find_nodes(op="placeholder")[-1]
             with self.graph.inserting_after(last):
-                made = self.graph.placeholder(f"{number.name}_as_tensor")
-            made.target = made.name
+                new_input = self.graph.placeholder(f"{number.name}_as_tensor")
+            new_input.target = new_input.name
             fake = self.like.new_empty((), dtype=torch.float64)
-            made.meta = {**number.meta, "val": fake, "requires_grad": False}
-            self.inputs[number.name] = made
+            new_input.meta = {**number.meta, "val": fake, "requires_grad": False}
+            self.inputs[number.name] = new_input
         return self.inputs[number.name]
 
     def drop_unused_numbers(self) -> None:
@@ -250,16 +252,16 @@ def numbers_from_outside(graph: fx.Graph, of_sizes: bool) -> set[fx.Node]:
     """Inputs that are numbers, and numbers that are computed of them; `of_sizes`: floats that are computed of sizes, too.
 
     Where a graph is compiled for each set of sizes, what is computed of sizes is a constant."""
-    found: set[fx.Node] = set()
+    nodes_of_numbers: set[fx.Node] = set()
     for node in graph.nodes:
         value = node.meta.get("val")
         if node.op == "output" or not isinstance(value, (torch.SymInt, torch.SymFloat)):
             continue
         is_of_sizes = of_sizes and isinstance(value, torch.SymFloat)
-        is_computed = is_of_sizes or not found.isdisjoint(node.all_input_nodes)
+        is_computed = is_of_sizes or not nodes_of_numbers.isdisjoint(node.all_input_nodes)
         if node.op == "placeholder" or is_computed:
-            found.add(node)
-    return found
+            nodes_of_numbers.add(node)
+    return nodes_of_numbers
 
 
 def is_real(node: fx.Node) -> bool:

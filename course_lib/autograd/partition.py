@@ -40,9 +40,9 @@ class Partition(NamedTuple):
     sizes: Any = None
 
     def __str__(self) -> str:
-        kept = ", ".join(f"{n.name} ({node_bytes(n):,} bytes)" for n in self.saved)
-        again = ", ".join(n.name for n in self.recomputed)
-        return f"saved: {kept or 'nothing'}; computed again: {again or 'nothing'}"
+        saved_in_words = ", ".join(f"{n.name} ({node_bytes(n):,} bytes)" for n in self.saved)
+        recomputed_in_words = ", ".join(n.name for n in self.recomputed)
+        return f"saved: {saved_in_words or 'nothing'}; computed again: {recomputed_in_words or 'nothing'}"
 
 
 def partition(joint: fx.GraphModule, may_recompute: Callable[[fx.Node], bool]) -> Partition:
@@ -71,8 +71,8 @@ def partition(joint: fx.GraphModule, may_recompute: Callable[[fx.Node], bool]) -
     copied = {n.name for n in second.graph.nodes if n.op == "call_function"}
     recomputed = tuple(n for n in graph.nodes if n.name in copied and n not in backward)
 
-    kept = [n for n in saved if n not in ends.inputs and n not in ends.values]
-    results = [*ends.values, *kept]
+    saved_nodes = [n for n in saved if n not in ends.inputs and n not in ends.values]
+    results = [*ends.values, *saved_nodes]
     # Where forward's caller finds what is saved: among the inputs, or behind them among the results
     inputs_and_results = [*ends.inputs, *results]
     places = tuple(inputs_and_results.index(node) for node in saved)
@@ -99,8 +99,8 @@ def take_sizes(graph: fx.Graph, known: Any) -> None:
             behind_the_others = graph.inserting_before(next(iter(graph.nodes)))
 
         with behind_the_others:
-            made = graph.placeholder(symbol.name)
-        made.meta["val"] = value
+            new_input = graph.placeholder(symbol.name)
+        new_input.meta["val"] = value
 
 
 class Ends(NamedTuple):
@@ -141,12 +141,12 @@ def refuse_to_save_overwritten(saved: list[fx.Node], overwritten: set[fx.Node]) 
 
 def checks_in(graph: fx.Graph, backward: set[fx.Node]) -> list[fx.Node]:
     """The operations of forward that have no result. They look at data and may raise."""
-    found = []
+    checks = []
     for node in graph.nodes:
         gives_nothing = node.op == "call_function" and node.meta.get("val") is None
         if gives_nothing and node not in backward:
-            found.append(node)
-    return found
+            checks.append(node)
+    return checks
 
 
 def minimum_cut(
@@ -169,8 +169,8 @@ def minimum_cut(
                 pipes.append((f"{node} out", end, INFINITE))
 
     key = build_cache.key_of("cut", repr(pipes))
-    kept = build_cache.remember(key, lambda: cut(pipes))
-    return [n for n in graph.nodes if f"{n} in" in kept and f"{n} out" not in kept]
+    cut_ends = build_cache.remember(key, lambda: cut(pipes))
+    return [n for n in graph.nodes if f"{n} in" in cut_ends and f"{n} out" not in cut_ends]
 
 
 def cut(pipes: Sequence[tuple[str, str, float]]) -> list[str]:
@@ -194,20 +194,20 @@ def node_bytes(node: fx.Node) -> float:
 
 def upstream(graph: fx.Graph, outputs: list[Any], known: Collection[fx.Node] = ()) -> set[fx.Node]:
     """These nodes and all that they are computed from, if `known` is there."""
-    found = {n for n in outputs if isinstance(n, fx.Node)}
+    needed_nodes = {n for n in outputs if isinstance(n, fx.Node)}
     for node in reversed(graph.nodes):
-        if node in found and node not in known:
-            found.update(node.all_input_nodes)
-    return found
+        if node in needed_nodes and node not in known:
+            needed_nodes.update(node.all_input_nodes)
+    return needed_nodes
 
 
 def downstream(graph: fx.Graph, inputs: list[fx.Node]) -> set[fx.Node]:
     """These nodes and all that is computed from them."""
-    found = set(inputs)
+    reached_nodes = set(inputs)
     for node in graph.nodes:
-        if node.op != "output" and not found.isdisjoint(node.all_input_nodes):
-            found.add(node)
-    return found
+        if node.op != "output" and not reached_nodes.isdisjoint(node.all_input_nodes):
+            reached_nodes.add(node)
+    return reached_nodes
 
 
 def part(

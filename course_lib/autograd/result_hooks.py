@@ -91,19 +91,21 @@ def keep_hooks(ctx: Any, tensor: torch.Tensor) -> None:
 
 def hooks_by_value(hooked: Sequence[Kept], numbers: Sequence[int]) -> dict[int, list[GradientHook]]:
     """Value → its hooks, in order. `numbers`: the value behind each place of the node."""
-    found: dict[int, list[GradientHook]] = {}
-    for kept in hooked:
-        if kept.hooks:
-            found.setdefault(numbers[kept.place], []).extend(kept.hooks.values())
-    return found
+    hooks_of: dict[int, list[GradientHook]] = {}
+    for hooks_of_place in hooked:
+        if hooks_of_place.hooks:
+            hooks_of.setdefault(numbers[hooks_of_place.place], []).extend(
+                hooks_of_place.hooks.values()
+            )
+    return hooks_of
 
 
 def watched(
     hooked: dict[int, list[GradientHook]], results: Iterable[tuple[int, torch.Tensor]]
 ) -> list[Watched]:
     """The results that are looked at. `results`: those that are alive, some of which may keep their gradient."""
-    found = {value: Watched(value, hooks) for value, hooks in hooked.items()}
+    watched_by_value = {value: Watched(value, hooks) for value, hooks in hooked.items()}
     for value, tensor in results:
         if tensor.retains_grad:
-            found.setdefault(value, Watched(value)).retaining = tensor
-    return list(found.values())
+            watched_by_value.setdefault(value, Watched(value)).retaining = tensor
+    return list(watched_by_value.values())

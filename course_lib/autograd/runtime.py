@@ -165,20 +165,22 @@ class GraphNode:
 
         ctx.inputs = len(inputs)
         if again is not None:
-            made = dict(zip(shown.numbers, values, strict=True))
-            ctx.noted = again.note(inputs, made, random, ctx.sizes)
+            value_by_number = dict(zip(shown.numbers, values, strict=True))
+            ctx.noted = again.note(inputs, value_by_number, random, ctx.sizes)
         return tuple(values)
 
     def backward(self, ctx: Any, gradients: tuple[Any, ...]) -> tuple[Any, ...]:
         """The gradients of all inputs, None for those that have none."""
         # value → its gradient, for values that were used
-        given = {n: g for n, g in zip(self.shown.numbers, gradients, strict=True) if g is not None}
-        if not given and any(self.shown.has_gradient):
+        gradient_of_value = {
+            n: g for n, g in zip(self.shown.numbers, gradients, strict=True) if g is not None
+        }
+        if not gradient_of_value and any(self.shown.has_gradient):
             # parameters get no gradient then, not one of zeros
             return (None,) * ctx.inputs
 
-        found = self.gradients(ctx, given)
-        return tuple(map(found.get, range(ctx.inputs)))
+        gradient_of_input = self.gradients(ctx, gradient_of_value)
+        return tuple(map(gradient_of_input.get, range(ctx.inputs)))
 
     def gradients(self, ctx: Any, given: dict[int, Any]) -> dict[int, Any]:
         """The gradients by the number of the input: by the captured graph where eager's rules ask for it, else by kernels."""
@@ -187,21 +189,21 @@ class GraphNode:
 
         asked = [*itertools.compress(range(ctx.inputs), ctx.needs_input_grad)]
         saved, lost = self.saved(ctx, given, asked)
-        seen = self.watched(ctx)
-        must_replay = any(one.value in self.inner for one in seen)
-        in_order = len(seen) > 1  # eager calls their hooks in the order of its own nodes
+        watched_results = self.watched(ctx)
+        must_replay = any(one.value in self.inner for one in watched_results)
+        in_order = len(watched_results) > 1  # eager calls their hooks in the order of its own nodes
 
         why_not = ""
         if lost or must_replay or in_order or self.again.is_wanted():
             inputs, why_not = self.again.inputs_of(ctx.noted, saved)
             if not why_not:
-                return self.again.gradients(ctx.noted, inputs, given, asked, seen)
+                return self.again.gradients(ctx.noted, inputs, given, asked, watched_results)
             if lost:
                 raise RuntimeError(f"{lost}\n  {WRITTEN}")
             if must_replay:
                 raise RuntimeError(CANNOT.format(why_not))
 
-        for one in reversed(seen):
+        for one in reversed(watched_results):
             if one.value in given:
                 given[one.value] = one.call_hooks(given[one.value])
         return self.compiled(ctx, saved, given, why_not)
@@ -243,10 +245,10 @@ class GraphNode:
         differentiable = itertools.compress(self.shown.numbers, self.shown.has_gradient)
         wanted = [given.get(n) for n in differentiable]
         with torch.no_grad(), torch._C._DisableAutocast():
-            found = self.gradients_of(saved, wanted, ctx.sizes)
-        if torch.is_grad_enabled() and found:
-            return once_only(found, [*saved, *wanted], why_not)
-        return found
+            gradients = self.gradients_of(saved, wanted, ctx.sizes)
+        if torch.is_grad_enabled() and gradients:
+            return once_only(gradients, [*saved, *wanted], why_not)
+        return gradients
 
     def function(self) -> type[torch.autograd.Function]:
         """The node as a function that autograd knows."""
@@ -311,16 +313,18 @@ def differentiable(
 def with_numbers_for_sizes(graph: fx.GraphModule, known: Any) -> Program:
     """A traced graph run operation by operation, with the numbers of a call in the place of its symbolic sizes.
     Raises NeedsNumbers where no input says how large one is."""
-    there = known.found_in([node.meta["val"] for node in graph.graph.find_nodes(op="placeholder")])
+    sizes_here = known.found_in(
+        [node.meta["val"] for node in graph.graph.find_nodes(op="placeholder")]
+    )
     formulas = formulas_in(graph.graph)
-    numbers_of = there.function(tuple(map(known.of, formulas.values())))
+    numbers_of = sizes_here.function(tuple(map(known.of, formulas.values())))
 
     class Interpreter(fx.Interpreter):
         numbers: Mapping[str, Any] = {}
 
         def fetch_args_kwargs_from_env(self, n: fx.Node) -> Any:
-            found = super().fetch_args_kwargs_from_env(n)
-            return fx.node.map_aggregate(found, self.number)
+            arguments = super().fetch_args_kwargs_from_env(n)
+            return fx.node.map_aggregate(arguments, self.number)
 
         def number(self, value: Any) -> Any:
             """A symbolic size in this call; any other argument itself."""
@@ -338,16 +342,16 @@ def with_numbers_for_sizes(graph: fx.GraphModule, known: Any) -> Program:
 
 def formulas_in(graph: fx.Graph) -> dict[str, Any]:
     """Every symbolic size among the arguments of a graph's operations, by its text."""
-    found: dict[str, Any] = {}
+    formula_by_text: dict[str, Any] = {}
 
     def note(value: Any) -> Any:
         if isinstance(value, (torch.SymInt, torch.SymFloat)):
-            found[str(value)] = value
+            formula_by_text[str(value)] = value
         return value
 
     for node in graph.nodes:
         fx.node.map_aggregate((node.args, node.kwargs), note)
-    return found
+    return formula_by_text
 
 
 def hooks_for_saved_tensors() -> bool:

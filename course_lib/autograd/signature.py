@@ -141,14 +141,14 @@ def signature_of(
     Raises NotImplementedError for what cannot be said this way: an input that got another shape or memory.
     """
     describing = Describing(inputs, fakes, results, like)
-    made = describing.describe()
+    all_results = describing.describe()
     updates = describing.updates(before)
 
     # What an input holds afterwards has a gradient if autograd saw the write.
     differentiable = [has_gradient(value) for value in describing.values]
     for update in updates:
         differentiable[update.index] = update.seen_by == "autograd"
-    return Signature(made, updates, tuple(differentiable)), describing.values
+    return Signature(all_results, updates, tuple(differentiable)), describing.values
 
 
 class Owner(NamedTuple):
@@ -188,17 +188,17 @@ class Describing:
 
     def describe(self) -> tuple[Result, ...]:
         """Each result of the program."""
-        made: list[Result] = []
+        results: list[Result] = []
         for n, (tensor, captured) in enumerate(zip(self.results, self.like, strict=True)):
             # One that is returned twice is one value.
             same = next((k for k in range(n) if self.results[k] is tensor), None)
             if same is not None:
-                made.append(made[same])
+                results.append(results[same])
             elif isinstance(tensor, torch.Tensor):
-                made.append(self.result(tensor, captured))
+                results.append(self.result(tensor, captured))
             else:
-                made.append(self.value(tensor))
-        return tuple(made)
+                results.append(self.value(tensor))
+        return tuple(results)
 
     def updates(self, before: Values) -> tuple[Update, ...]:
         """The inputs that were written to; what they hold afterwards are values, too."""
@@ -209,11 +209,11 @@ class Describing:
         if any(overlaps_itself(self.inputs[n]) for n in written):
             raise NotImplementedError("an input is written to whose elements share memory")
 
-        found = []
+        updates = []
         for n in written:
             x = self.inputs[n]
-            found.append(Update(n, self.value(x).index, who_sees(x, before[n])))
-        return tuple(found)
+            updates.append(Update(n, self.value(x).index, who_sees(x, before[n])))
+        return tuple(updates)
 
     def value(self, tensor: Any) -> Result:
         """A result that is one more value of the graph."""

@@ -50,13 +50,17 @@ class Tagging(fx.Interpreter):
     def call_function(self, target: Any, args: Any, kwargs: Any) -> Any:
         """Run a function, or what the table has for it: `one_hot` falls apart before any operator
         is called."""
-        own = self.table.get(target) if isinstance(target, BuiltinFunctionType) else None
-        return super().call_function(own or target, args, kwargs)
+        own_function = self.table.get(target) if isinstance(target, BuiltinFunctionType) else None
+        return super().call_function(own_function or target, args, kwargs)
 
     def call_method(self, target: str, args: Any, kwargs: Any) -> Any:
         """Run a method of a tensor, or what the table has for it."""
-        own = self.table.get(getattr(torch.Tensor, target, None))
-        return own(*args, **kwargs) if own else super().call_method(target, args, kwargs)
+        own_function = self.table.get(getattr(torch.Tensor, target, None))
+        return (
+            own_function(*args, **kwargs)
+            if own_function
+            else super().call_method(target, args, kwargs)
+        )
 
     def run_node(self, n: fx.Node) -> Any:
         self.mark(n.meta.get("origin", n))

@@ -87,8 +87,10 @@ def trace(
 
 def failures(gm: fx.GraphModule) -> tuple[type[Exception], ...]:
     """What may be raised while a graph is traced, and means that it cannot be. A function of the user's may raise anything."""
-    own = any(node.op == "call_function" and not is_torchs(node.target) for node in gm.graph.nodes)
-    return (Exception,) if own else (RuntimeError, ValueError, ArithmeticError)
+    calls_users_code = any(
+        node.op == "call_function" and not is_torchs(node.target) for node in gm.graph.nodes
+    )
+    return (Exception,) if calls_users_code else (RuntimeError, ValueError, ArithmeticError)
 
 
 def refuse_what_runs_as_it_is(gm: fx.GraphModule, gradients: bool) -> None:
@@ -176,15 +178,15 @@ class Tracing:
             gradients = torch.autograd.grad(
                 outputs, [primals[n] for n in wanted], tangents, allow_unused=True
             )
-        found = {n: g for n, g in zip(wanted, gradients, strict=True) if g is not None}
-        signature.gradients = tuple(found)
-        signature.unconnected = tuple(n for n in wanted if n not in found)
+        gradient_of_input = {n: g for n, g in zip(wanted, gradients, strict=True) if g is not None}
+        signature.gradients = tuple(gradient_of_input)
+        signature.unconnected = tuple(n for n in wanted if n not in gradient_of_input)
 
         # Which outputs lead to which inputs: where gradients come in for some outputs only, the other inputs get none.
-        self.note_ways(numbers, outputs, {id(primals[n]): n for n in found})
+        self.note_ways(numbers, outputs, {id(primals[n]): n for n in gradient_of_input})
 
         # A gradient lies in memory like its input, as in eager.
-        return [restride(g, dense(primals[n])) for n, g in found.items()]
+        return [restride(g, dense(primals[n])) for n, g in gradient_of_input.items()]
 
     def note_ways(
         self, numbers: list[int], outputs: list[torch.Tensor], leaves: Mapping[int, int]
@@ -210,14 +212,14 @@ def dense(tensor: torch.Tensor) -> torch.Tensor:
 
 def functions_before(output: torch.Tensor) -> set[Any]:
     """The nodes of autograd from which `output` comes."""
-    found: set[Any] = set()
+    functions: set[Any] = set()
     todo = [output.grad_fn] if output.grad_fn is not None else []
     while todo:
         function = todo.pop()
-        if function not in found:
-            found.add(function)
+        if function not in functions:
+            functions.add(function)
             todo += [before for before, _ in function.next_functions if before is not None]
-    return found
+    return functions
 
 
 def leaves_among(

@@ -87,14 +87,18 @@ def ablation_table(outcomes: Sequence[Outcome], bytes_of: Mapping[str, int]) -> 
     rows, plain = [], []
     for outcome in outcomes:
         moved = bytes_of.get(outcome.name)
-        made = (outcome.name, kernels_in_words(outcome), human_bytes(moved) if moved else "–")
+        program_cells = (
+            outcome.name,
+            kernels_in_words(outcome),
+            human_bytes(moved) if moved else "–",
+        )
         result = outcome.problem or ("as eager" if outcome.program else "")
-        plain.append((*made, result))
-        cells = (*made, against_eager(outcome, outcomes), result)
+        plain.append((*program_cells, result))
+        cells = (*program_cells, against_eager(outcome, outcomes), result)
         rows.append(list(map(escape, cells)))
 
-    told = "; ".join(", ".join(filter(None, row)) for row in plain)
-    alt = f"Ablation: {told}."
+    rows_in_words = "; ".join(", ".join(filter(None, row)) for row in plain)
+    alt = f"Ablation: {rows_in_words}."
     caption = "All of the compiler, then without one part: what the part was worth is the difference to the first line."
     body = f'<div class="cl-scroll">{html_table(rows, header, (2, 3))}</div>'
     return Picture(body, caption, alt, columns(plain, (*header[:3], header[-1])))

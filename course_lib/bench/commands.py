@@ -234,9 +234,9 @@ def kernels(args: argparse.Namespace) -> int:
         inputs = functools.partial(models.random_inputs, shapes, args.device, args.dtype, args.rows)
         outcomes = run(args, Workload(name, function, inputs))
 
-        given = inputs()
-        moved = sum(tensor.nbytes for tensor in (*given, function(*given)))
-        say(out, f"\n{name}{tuple(tuple(tensor.shape) for tensor in given)}")
+        arguments = inputs()
+        moved = sum(tensor.nbytes for tensor in (*arguments, function(*arguments)))
+        say(out, f"\n{name}{tuple(tuple(tensor.shape) for tensor in arguments)}")
         say(out, report.table(outcomes))
         say(out, f"GB/s if inputs and output moved once: {rates(outcomes, moved)}")
         say(out, report.programs(outcomes))
@@ -249,11 +249,11 @@ def kernels(args: argparse.Namespace) -> int:
 
 def rates(outcomes: Sequence[Outcome], moved: int) -> str:
     """'eager 8.2, course_lib 12.1': GB/s of those that were timed."""
-    found = []
+    texts = []
     for outcome in outcomes:
         if outcome.samples:
-            found.append(f"{outcome.name} {moved / outcome.samples.median / 1e9:.1f}")
-    return ", ".join(found)
+            texts.append(f"{outcome.name} {moved / outcome.samples.median / 1e9:.1f}")
+    return ", ".join(texts)
 
 
 def suite(args: argparse.Namespace) -> int:
@@ -269,9 +269,9 @@ def suite(args: argparse.Namespace) -> int:
         return 2
 
     about_machine = machine.describe()
-    kept = not args.fresh_memory and suite_.keep_memory()
+    memory_is_kept = not args.fresh_memory and suite_.keep_memory()
     memory = "given back to the system: large results page-fault"
-    if kept:
+    if memory_is_kept:
         memory = "kept by the C library for the next"
     bandwidth = eager.copy_bandwidth()
     say(out, machine.summary(about_machine))
@@ -393,14 +393,14 @@ def memory(args: argparse.Namespace) -> int:
         "compiles": leaks.compiles(args.compiles, args.backend),
         "calls": leaks.calls(args.calls, args.backend),
     }
-    found = {}
+    readings_by_name = {}
     for name, several in series.items():
-        seen = list(several)
-        found[name] = [vars(reading) for reading in seen]
-        bytes_, objects = leaks.gained(seen)
-        say(out, f"{name}\n{leaks.table(seen)}")
+        readings = list(several)
+        readings_by_name[name] = [vars(reading) for reading in readings]
+        bytes_, objects = leaks.gained(readings)
+        say(out, f"{name}\n{leaks.table(readings)}")
         say(out, f"each leaves {bytes_:.1f} bytes and {objects:.4f} objects behind\n")
-    save(args, about_machine, found)
+    save(args, about_machine, readings_by_name)
     return 0
 
 
@@ -413,16 +413,16 @@ def peak(args: argparse.Namespace) -> int:
         names.append("torch.compile")
     say(out, f"{machine.summary(about_machine)}\nMB that a training step takes at its height\n")
 
-    found, rows = {}, [("", *names, "")]
+    sizes_by_work, rows = {}, [("", *names, "")]
     for work in models.TRAINED:
         sizes = {who: peak_.measure(who, work, args.device, args.dtype) for who in names}
-        found[work] = sizes
+        sizes_by_work[work] = sizes
         rows.append((work, *(f"{size:.0f}" for size in sizes.values()), ""))
     print(report.columns(rows), file=out)
-    save(args, about_machine, {"megabytes": found})
+    save(args, about_machine, {"megabytes": sizes_by_work})
 
     # What could not be measured is NaN.
-    return int(any(math.isnan(sizes["course_lib"]) for sizes in found.values()))
+    return int(any(math.isnan(sizes["course_lib"]) for sizes in sizes_by_work.values()))
 
 
 # ---- shared ---------------------------------------------------------------------------------------------------------

@@ -151,7 +151,7 @@ def compare(
     inputs = [workload.inputs() for _ in range(checks)]
     steps: dict[str, Call] = {}
     with workload.mode():
-        expected = [workload.results(workload.function, given) for given in inputs]
+        expected = [workload.results(workload.function, arguments) for arguments in inputs]
         outcomes = []
         for contender in contenders:
             outcome = Outcome(contender.name, notes=[contender.note] if contender.note else [])
@@ -183,9 +183,9 @@ def check_results(
     device: torch.device,
 ) -> None:
     """Run on all inputs, the first of them on the clock, and compare with what eager gave."""
-    for number, (given, right) in enumerate(zip(inputs, expected, strict=True)):
+    for number, (arguments, right) in enumerate(zip(inputs, expected, strict=True)):
         start = time.perf_counter()
-        results = workload.results(function, given)
+        results = workload.results(function, arguments)
         if device.type == "cuda":
             torch.cuda.synchronize()
         if number == 0:
@@ -202,7 +202,7 @@ def check_results(
             rtol, atol = tolerance(theirs)
             if not torch.allclose(ours, theirs, rtol=rtol, atol=atol, equal_nan=True):
                 if isinstance(workload.function, torch.nn.Module) and as_exact(
-                    ours, theirs, exact(workload, given)[place]
+                    ours, theirs, exact(workload, arguments)[place]
                 ):
                     outcome.notes = [
                         "rounding grows in this model: no result is further from double precision than twice eager's"

@@ -106,8 +106,8 @@ X_BAR = LAYER + WHAT + CODE + 20
 def call_stack(samples: Mapping[str, Samples]) -> Picture:
     """The layers of one eager call from top to bottom, and how long a call takes that goes down to
     each."""
-    took = {rung: samples[rung.code].median for rung in RUNGS}
-    longest = max(took.values())
+    median_of_rung = {rung: samples[rung.code].median for rung in RUNGS}
+    longest = max(median_of_rung.values())
 
     svg = Svg(X_BAR + BAR + 76, 30 + STEP * len(RUNGS) + 4)
     svg.text(X_LAYER, 16, "layer", SMALL, dim=True)
@@ -115,11 +115,19 @@ def call_stack(samples: Mapping[str, Samples]) -> Picture:
     svg.text(X_CODE, 16, "a call that goes so far", SMALL, dim=True)
     svg.text(X_BAR, 16, "takes in all", SMALL, dim=True)
     for number, rung in enumerate(RUNGS):
-        draw_rung(svg, number, rung, BAR * took[rung] / longest, human_time(took[rung]))
+        draw_rung(
+            svg,
+            number,
+            rung,
+            BAR * median_of_rung[rung] / longest,
+            human_time(median_of_rung[rung]),
+        )
 
-    rows = [f"{rung.layer:<13} {rung.code:<23} {human_time(took[rung])}" for rung in RUNGS]
-    told = "; ".join(f"{rung.layer}: {rung.adds}" for rung in RUNGS)
-    alt = f"The layers of one eager call, from Python to the kernel: {told}."
+    rows = [
+        f"{rung.layer:<13} {rung.code:<23} {human_time(median_of_rung[rung])}" for rung in RUNGS
+    ]
+    layers_in_words = "; ".join(f"{rung.layer}: {rung.adds}" for rung in RUNGS)
+    alt = f"The layers of one eager call, from Python to the kernel: {layers_in_words}."
     caption = "One eager call, layer by layer. Each bar is a whole call that goes down to that layer; at most four sums are done."
     return Picture(svg.render(alt), caption, alt, "\n".join(rows))
 
@@ -164,8 +172,8 @@ def round_trips(chain: Sequence[Step], nbytes: Mapping[str, int]) -> Picture:
     Each step reads what the step before wrote, and perhaps inputs besides. The last step's buffer
     is the result."""
     alone = [name for step in chain for name in (*dict.fromkeys(step.reads), step.writes)]
-    made = {step.writes for step in chain}
-    inputs = dict.fromkeys(name for step in chain for name in step.reads if name not in made)
+    results = {step.writes for step in chain}
+    inputs = dict.fromkeys(name for step in chain for name in step.reads if name not in results)
     fused = [*inputs, chain[-1].writes]
     headings = [
         trips_in_words("eager", len(chain), alone, nbytes),
@@ -300,8 +308,8 @@ class Lane:
         end = self.left(i) + OP
         way = [(end + 2, self.middle), (end + BETWEEN - 3, self.middle)]
         self.svg.arrow(way, stage=self.stage, line=1.4)
-        said = f"{self.chain[i].writes} stays here"
-        self.svg.text(end + BETWEEN / 2, self.middle - 8, said, SMALL, anchor="middle", dim=True)
+        label = f"{self.chain[i].writes} stays here"
+        self.svg.text(end + BETWEEN / 2, self.middle - 8, label, SMALL, anchor="middle", dim=True)
 
 
 def buffer(svg: Svg, middle: float, top: float, name: str, size: int, stage: str) -> None:
@@ -361,8 +369,8 @@ def time_per_element(sizes: Sequence[int], seconds: Mapping[str, Sequence[float]
 
     rows = []
     for name, line in seconds.items():
-        for size, took in zip(sizes, line, strict=True):
-            rows.append(f"{name:<12} {size:>12,} elements: {human_time(took)} a call")
+        for size, seconds_of_call in zip(sizes, line, strict=True):
+            rows.append(f"{name:<12} {size:>12,} elements: {human_time(seconds_of_call)} a call")
     alt = f"Time for each element of {' and '.join(seconds)}, from {sizes[0]} to {sizes[-1]:,} elements: steep, then flatter."
     caption = (
         "On the slope a call costs the same whatever it does; behind it each element has its price."
@@ -409,13 +417,13 @@ def draw_line(
     """The calls of one name; `seconds`: how long a call took, for each size."""
     stage = stage_of(name)
     points = []
-    for size, took in zip(sizes, seconds, strict=True):
-        points.append((plane.x(size), plane.y(took / size)))
+    for size, seconds_of_call in zip(sizes, seconds, strict=True):
+        points.append((plane.x(size), plane.y(seconds_of_call / size)))
 
     way = " L".join(f"{x:.1f} {y:.1f}" for x, y in points)
     svg.path(f"M{way}", stage=stage, line=2.4, opacity=1)
-    for (x, y), took in zip(points, seconds, strict=True):
-        draw_point(svg, x, y, stage, f"{name}: {human_time(took)} a call")
+    for (x, y), seconds_of_call in zip(points, seconds, strict=True):
+        draw_point(svg, x, y, stage, f"{name}: {human_time(seconds_of_call)} a call")
 
 
 def draw_in_legend(svg: Svg, name: str, y: float) -> None:

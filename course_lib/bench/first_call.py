@@ -71,8 +71,8 @@ def measure(who: str, workload: str, args: argparse.Namespace, caches: Path) -> 
     except subprocess.TimeoutExpired:
         return FirstCall(problem=f"no result after {TIMEOUT} s")
     if done.returncode:
-        said = done.stderr.strip().splitlines() or [f"exit status {done.returncode}"]
-        return FirstCall(problem=said[-1][:200])
+        error_lines = done.stderr.strip().splitlines() or [f"exit status {done.returncode}"]
+        return FirstCall(problem=error_lines[-1][:200])
     return FirstCall(**json.loads(done.stdout.splitlines()[-1]))
 
 
@@ -89,8 +89,8 @@ def situations(
             for situation in SITUATIONS:
                 for who in names:
                     # No space in the name: torch's include paths would end there.
-                    own = Path(folder, f"{who}-{number}")
-                    caches = own if situation == SITUATIONS[0] else used[who]
+                    own_folder = Path(folder, f"{who}-{number}")
+                    caches = own_folder if situation == SITUATIONS[0] else used[who]
                     yield workload, situation, who, measure(who, workload, args, caches)
 
 
@@ -130,11 +130,11 @@ def means(runs: Runs) -> list[str]:
 
     lines = []
     for situation in dict.fromkeys(situation for _, situation in runs):
-        found = ratios.get(situation)
-        if found:
-            mean = math.exp(sum(map(math.log, found)) / len(found))
+        ratios_here = ratios.get(situation)
+        if ratios_here:
+            mean = math.exp(sum(map(math.log, ratios_here)) / len(ratios_here))
             lines.append(
-                f"{situation}: torch.compile takes {mean:.1f} times as long (geometric mean of {len(found)})"
+                f"{situation}: torch.compile takes {mean:.1f} times as long (geometric mean of {len(ratios_here)})"
             )
     return lines
 

@@ -48,8 +48,8 @@ def library_share(workload: Workload, rounds: int = 10, min_time: float = 0.005)
             call()
 
     with workload.mode():
-        took = interleaved({"program": step, "library": library}, rounds, min_time)
-    return took["program"].times_faster_than(took["library"])
+        samples = interleaved({"program": step, "library": library}, rounds, min_time)
+    return samples["program"].times_faster_than(samples["library"])
 
 
 def library_call(kernel: ExternKernel) -> Callable[[], Any]:

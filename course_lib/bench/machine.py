@@ -87,7 +87,7 @@ def version_of(package: str) -> str | None:
 def first_line(*command: str) -> str | None:
     """What a program prints first; None where it does not run."""
     try:
-        said = subprocess.run(command, capture_output=True, text=True, timeout=30).stdout
+        output = subprocess.run(command, capture_output=True, text=True, timeout=30).stdout
     except (OSError, subprocess.TimeoutExpired):
         return None
-    return said.strip().splitlines()[0] if said.strip() else None
+    return output.strip().splitlines()[0] if output.strip() else None

@@ -101,9 +101,9 @@ def order_of(names: list[str], number: int) -> list[str]:
 def calls_to_fill(seconds: float, function: Call, clock: Clock) -> int:
     """How many calls in a row last at least `seconds`. Tries 1, 2, 4, ... until they do."""
     calls = 1
-    while (took := clock(function, calls)) < seconds:
+    while (duration := clock(function, calls)) < seconds:
         # Half of what would fill the time, so that one slow call does not make too many of the next try.
-        enough = int(0.5 * calls * seconds / took) if took > 0 else 0
+        enough = int(0.5 * calls * seconds / duration) if duration > 0 else 0
         calls = max(2 * calls, enough)
     return calls
 

@@ -37,11 +37,11 @@ Spans = list[Span]
 
 def blocks(width: int) -> list[nn.Module]:
     """Each a LayerNorm and two Linears with a GELU between."""
-    found: list[nn.Module] = []
+    modules: list[nn.Module] = []
     for _ in range(BLOCKS):
         up, down = nn.Linear(width, 4 * width), nn.Linear(4 * width, width)
-        found.append(nn.Sequential(nn.LayerNorm(width), up, nn.GELU(), down))
-    return found
+        modules.append(nn.Sequential(nn.LayerNorm(width), up, nn.GELU(), down))
+    return modules
 
 
 def replicated(model: nn.Module) -> nn.Module:
@@ -142,8 +142,8 @@ def both(a: Spans, b: Spans) -> Spans:
 def recorded() -> dict[str, Any]:
     """What was measured on two GPUs: machine, versions, date and (`ways`) what `measure` and `error` found for each way."""
     path = Path(__file__).with_name("recorded") / "h100x2_overlap.json"
-    told: dict[str, Any] = json.loads(path.read_text())
-    return told
+    measurements: dict[str, Any] = json.loads(path.read_text())
+    return measurements
 
 
 def as_launches(way: dict[str, Any]) -> list[Launch]:
@@ -195,12 +195,12 @@ def measure(build: Build, rank: int) -> dict[str, Any]:
 
     for _ in range(5):
         step()
-    took = [milliseconds_of(step) for _ in range(STEPS)]
+    milliseconds = [milliseconds_of(step) for _ in range(STEPS)]
 
     dist.barrier()
     talk, work = kernels_of(step)
     return {
-        "step_ms": statistics.median(took),
+        "step_ms": statistics.median(milliseconds),
         "nccl_ms": length(talk),
         "compute_ms": length(work),
         "hidden": length(both(talk, work)) / max(length(talk), 1e-9),
@@ -223,11 +223,11 @@ def milliseconds_of(step: Callable[[], None]) -> float:
 def kernels_of(step: Callable[[], None]) -> tuple[Spans, Spans]:
     """When NCCL's kernels ran and when all others did, in milliseconds from the step's first kernel on."""
     torch.cuda.synchronize()
-    with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CUDA]) as seen:
+    with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CUDA]) as profiler:
         step()
         torch.cuda.synchronize()
 
-    on_gpu = [e for e in seen.events() if e.device_type == torch.autograd.DeviceType.CUDA]
+    on_gpu = [e for e in profiler.events() if e.device_type == torch.autograd.DeviceType.CUDA]
     kernels = [e for e in on_gpu if not e.name.startswith("Mem")]  # a copy is no kernel
     first = min(e.time_range.start for e in kernels)
 
@@ -248,11 +248,11 @@ def main(rank: int, world: int, path: str) -> None:
     os.environ |= {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": "29531"}
     torch.cuda.set_device(rank)
     dist.init_process_group("nccl", rank=rank, world_size=world)
-    found = {}
+    results = {}
     for way, build in WAYS.items():
-        found[way] = {"gradients_off_by": error(build, rank, world), **measure(build, rank)}
+        results[way] = {"gradients_off_by": error(build, rank, world), **measure(build, rank)}
         if rank == 0:
-            figures = [f"{k} {v:.3g}" for k, v in found[way].items() if isinstance(v, float)]
+            figures = [f"{k} {v:.3g}" for k, v in results[way].items() if isinstance(v, float)]
             print(f"{way:32}", *figures, flush=True)
         cl.reset()
     if rank == 0:
@@ -264,7 +264,7 @@ def main(rank: int, world: int, path: str) -> None:
             "model": f"{BLOCKS} blocks of width {WIDTH}, {TOKENS} tokens for each GPU, bfloat16",
         }
         with open(path, "w") as file:
-            json.dump({**about, "ways": found}, file)
+            json.dump({**about, "ways": results}, file)
     dist.destroy_process_group()
 
 

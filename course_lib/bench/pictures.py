@@ -39,14 +39,14 @@ def results(outcomes: Sequence[Outcome], title: str = "") -> Picture:
         plain.append((outcome.name, result, program))
 
     head = f"<p><b>{escape(title)}</b></p>" if title else ""
-    made = ""
+    program_notes = ""
     for name, _, program in plain:
         if program:
-            made += f"<p>{escape(name)}: {escape(program)}</p>"
-    body = f'<div class="cl-scroll">{head}{html_table(rows, header, (1, 2, 3, 4))}{made}</div>'
+            program_notes += f"<p>{escape(name)}: {escape(program)}</p>"
+    body = f'<div class="cl-scroll">{head}{html_table(rows, header, (1, 2, 3, 4))}{program_notes}</div>'
 
-    told = "; ".join(f"{name} {result}, {program}" for name, result, program in plain)
-    alt = f"{title or 'Results'}: {told}."
+    results_in_words = "; ".join(f"{name} {result}, {program}" for name, result, program in plain)
+    alt = f"{title or 'Results'}: {results_in_words}."
     caption = "First call: with compiling. Median and spread: of samples taken in turn. Against eager: median of each round's ratio."
     text = columns(plain, ("", "result", "what was compiled"))
     return Picture(body, caption, alt, f"{title}\n{text}" if title else text)
@@ -115,26 +115,34 @@ def spread(
     """A lane for each name: every sample as a tick, p10 to p90 as a band, the median as a thick
     line. All from zero; a few samples of a busy moment do not stretch the axis, they stand at its
     end."""
-    every = [seconds for each in samples.values() for seconds in each.seconds]
-    most = min(max(every), 3 * max(each.p90 for each in samples.values()))
+    every = [seconds for samples_of_name in samples.values() for seconds in samples_of_name.seconds]
+    most = min(max(every), 3 * max(samples_of_name.p90 for samples_of_name in samples.values()))
     beyond = sum(seconds > most for seconds in every)
     axis = Axis(16 + max(map(text_width, samples)), most)
 
     bottom = 30 + LANE * len(samples)
     svg = Svg(axis.left + TRACK + 96, bottom + 26)
     svg.text(0, 16, title or "every sample", bold=True)
-    for number, (name, each) in enumerate(samples.items()):
-        draw_samples(svg, axis, 30 + LANE * number, name, each, stage)
+    for number, (name, samples_of_name) in enumerate(samples.items()):
+        draw_samples(svg, axis, 30 + LANE * number, name, samples_of_name, stage)
     svg.path(f"M{axis.left:.1f} {bottom + 2} H{axis.left + TRACK}", line=1, opacity=0.6)
     svg.text(axis.left, bottom + 18, "0", SMALL, anchor="middle", dim=True)
     svg.text(axis.left + TRACK, bottom + 18, human_time(most), SMALL, anchor="middle", dim=True)
 
-    rows = [(name, count(len(each.seconds), "sample")) for name, each in samples.items()]
-    said = "; ".join(f"{name}, {many}" for name, many in rows)
+    rows = [
+        (name, count(len(samples_of_name.seconds), "sample"))
+        for name, samples_of_name in samples.items()
+    ]
+    samples_in_words = "; ".join(f"{name}, {many}" for name, many in rows)
     caption = "Each tick is a sample, the band holds eight of ten, the thick line is the median. Medians stand on the right."
     if beyond:
         caption += f" Longer than the axis: {count(beyond, 'sample')}, at its end."
-    return Picture(svg.render(f"Samples: {said}."), caption, f"Samples of {said}.", columns(rows))
+    return Picture(
+        svg.render(f"Samples: {samples_in_words}."),
+        caption,
+        f"Samples of {samples_in_words}.",
+        columns(rows),
+    )
 
 
 def draw_samples(svg: Svg, axis: Axis, top: float, name: str, samples: Samples, stage: str) -> None:
@@ -182,11 +190,11 @@ def turns(orders: Mapping[str, Sequence[Turn]], *, stage: str = "scheduling") ->
             colour = "eager" if turn.name == names[0] else stage
             draw_turn(svg, turn, top, (TRACK + 120) / end, colour)
         for name in names:
-            took = [f"{turn.seconds:g}" for turn in several if turn.name == name]
-            rows.append((f"{order}:" if name == names[0] else "", name, " ".join(took)))
+            durations = [f"{turn.seconds:g}" for turn in several if turn.name == name]
+            rows.append((f"{order}:" if name == names[0] else "", name, " ".join(durations)))
 
-    told = "; ".join(" ".join(row).strip() for row in rows)
-    alt = f"Samples in the order in which they were taken. {told}."
+    turns_in_words = "; ".join(" ".join(row).strip() for row in rows)
+    alt = f"Samples in the order in which they were taken. {turns_in_words}."
     caption = "Time from left to right; each box is one sample, as wide as it took."
     return Picture(svg.render(alt), caption, alt, columns(rows))
 
@@ -229,9 +237,13 @@ def queue(ways: Mapping[str, tuple[Sequence[Asked], float]], *, stage: str = "co
         for kernel in several:
             draw_kernel(svg, axis, kernel, top, stage)
 
-        said = f"the clock is read: {human_time(read)} for {count(len(several), 'call')}"
-        draw_reading(svg, axis.at(read), top, said, late=axis.at(read) > axis.left + TRACK / 2)
-        rows.append((way, said))
+        reading_in_words = (
+            f"the clock is read: {human_time(read)} for {count(len(several), 'call')}"
+        )
+        draw_reading(
+            svg, axis.at(read), top, reading_in_words, late=axis.at(read) > axis.left + TRACK / 2
+        )
+        rows.append((way, reading_in_words))
 
     caption = "The host only asks (grey); the device works later. The dashed line is the moment at which the clock is read."
     alt = f"A queue. {'; '.join(': '.join(row) for row in rows)}."

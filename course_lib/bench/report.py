@@ -70,8 +70,8 @@ def columns(rows: Sequence[Sequence[str]]) -> str:
 
 def programs(outcomes: Sequence[Outcome]) -> str:
     """What each compiler made of the workload, and what must be known about its numbers."""
-    told = [(outcome.name, notes_of(outcome)) for outcome in outcomes]
-    return "\n".join(f"{name}: {notes}" for name, notes in told if notes)
+    notes_by_name = [(outcome.name, notes_of(outcome)) for outcome in outcomes]
+    return "\n".join(f"{name}: {notes}" for name, notes in notes_by_name if notes)
 
 
 def notes_of(outcome: Outcome) -> str:
@@ -98,11 +98,19 @@ def markdown_rows(
     for outcome in outcomes:
         if outcome is eager:
             continue
-        took = human_time(outcome.samples.median) if outcome.samples else "–"
+        median_time = human_time(outcome.samples.median) if outcome.samples else "–"
         notes = f"{outcome.name}: {notes_of(outcome)}"
         if outcome.first_call:
             notes += f"; first call {human_time(outcome.first_call)}"
-        cells = (environment, mode, size, base, took, ratio(outcome, outcomes, "eager"), notes)
+        cells = (
+            environment,
+            mode,
+            size,
+            base,
+            median_time,
+            ratio(outcome, outcomes, "eager"),
+            notes,
+        )
         lines.append(f"| {' | '.join(cells)} |")
     return "\n".join(lines)
 
@@ -134,8 +142,8 @@ RECORDED = Path(__file__).with_name("recorded")
 def recorded(name: str) -> tuple[dict[str, Any], list[Outcome]]:
     """What `--json` wrote on another machine (`bench/recorded/`): all of the file, and its
     outcomes."""
-    told = json.loads((RECORDED / f"{name}.json").read_text(encoding="utf-8"))
-    return told, [from_json(each) for each in told.get("results", ())]
+    content = json.loads((RECORDED / f"{name}.json").read_text(encoding="utf-8"))
+    return content, [from_json(each) for each in content.get("results", ())]
 
 
 def from_json(told: dict[str, Any]) -> Outcome:

@@ -78,22 +78,22 @@ def planned(function: Callable[..., Any], inputs: list[torch.Tensor]) -> Trace:
 
 def recorded_kernels(path: Path = RECORDED, names: tuple[str, ...] = tuple(CASES)) -> Picture:
     """The cases of a recorded suite under the limits of the GPU that it was recorded on."""
-    told = json.loads(path.read_text(encoding="utf-8"))
-    gpu, points = told["machine"]["gpu"], []
+    suite = json.loads(path.read_text(encoding="utf-8"))
+    gpu, points = suite["machine"]["gpu"], []
     for name in names:
         function, shapes, dtype = CASES[name]
         trace = planned(
             function, [torch.empty(shape, dtype=dtype, device="meta") for shape in shapes]
         )
         works = works_of(trace)
-        took = next(
-            outcome["median"] for outcome in told["cases"][name] if outcome["name"] == "course_lib"
+        median = next(
+            outcome["median"] for outcome in suite["cases"][name] if outcome["name"] == "course_lib"
         )
         points.append(
             (
-                Point(name, sum(w.operations for w in works), sum(w.bytes for w in works), took),
+                Point(name, sum(w.operations for w in works), sum(w.bytes for w in works), median),
                 False,
             )
         )
     caption = f"Whole calls, recorded on an {gpu}; the flat roof is its data sheet's. On the slope: as fast as a plain copy."
-    return drawn(points, told["copy_bandwidth"], PEAKS[gpu], caption)
+    return drawn(points, suite["copy_bandwidth"], PEAKS[gpu], caption)

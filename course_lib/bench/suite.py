@@ -104,8 +104,8 @@ def norm_inputs(with_mean: bool) -> tuple[torch.Tensor, ...]:
     x = rand(8192, 768)
     mean = x.mean(-1, keepdim=True)
     rstd = (x.var(-1, unbiased=False, keepdim=True) + 1e-5).rsqrt()
-    kept = (mean, rstd) if with_mean else (rstd,)
-    return rand(8192, 768), x, rand(768), *kept
+    statistics = (mean, rstd) if with_mean else (rstd,)
+    return rand(8192, 768), x, rand(768), *statistics
 
 
 def labelled(rows: int = 2048, classes: int = 8192) -> tuple[torch.Tensor, ...]:
@@ -205,9 +205,9 @@ def line_of(
     share = ""
     if case.moved and ours.samples:
         share = f"{case.moved / ours.samples.median / copy:.2f}"
-    inside = "" if library is None else f"{library:.2f}"
+    library_share = "" if library is None else f"{library:.2f}"
     must = ", ".join(f"{least}x {base}" for base, least in case.must.items())
-    return case.name, *times, *ratios, share, inside, must
+    return case.name, *times, *ratios, share, library_share, must
 
 
 def time_text(outcome: Outcome | None) -> str:

@@ -112,8 +112,8 @@ def capture(
             endings.clear()
             continue
 
-        again = problem is not None and not fullgraph and attempt.note(problem, plain)
-        if not again:
+        try_again = problem is not None and not fullgraph and attempt.note(problem, plain)
+        if not try_again:
             # the last attempt: whoever listens hears what was interpreted
             for event in attempt.world.told:
                 events.emit(event)
@@ -121,7 +121,7 @@ def capture(
 
         if problem is None:
             return result
-        if not again:
+        if not try_again:
             # a problem while the head is written has no line: the last one that ran is named
             problem.location = problem.location or attempt.root.last
             if problem.__cause__ is not None:
@@ -153,11 +153,11 @@ class Attempt:
         if sources.lists_variables(code):
             read.update(code.co_varnames)
         called = sources.variables(frame.locals)
-        found = {}
+        stand_ins = {}
         for name, value in frame.locals.items():
             if name in read or isinstance(value, CellType):
-                found[name] = self.world.wrap(value, Local(name, called[name]))
-        return found
+                stand_ins[name] = self.world.wrap(value, Local(name, called[name]))
+        return stand_ins
 
     def run(self) -> CaptureResult:
         """Interpret the frame, and write its head. Raises Unsupported, or what the program raises."""

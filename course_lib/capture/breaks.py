@@ -143,7 +143,7 @@ class BreakBuilder(HeadBuilder, Stack):
         """Write `count` instructions and the broken one after them, then go on with the frame."""
         offset = program[count].offset
         self.handler = handler_at(self.it, offset)
-        kept = self.stack[: self.handler.depth] if self.handler else []
+        stack_of_handler = self.stack[: self.handler.depth] if self.handler else []
 
         place = 0
         while not self.tail:
@@ -165,7 +165,7 @@ class BreakBuilder(HeadBuilder, Stack):
                 self.write_step(instruction, program[place : place + 1])
 
         if self.handler is not None and self.lines:
-            self.catch(kept, offset)
+            self.catch(stack_of_handler, offset)
 
     def catch(self, kept: list[str], offset: int) -> None:
         """Where the operation raises inside a `try` of the program, the frame goes on at the handler."""
@@ -190,12 +190,12 @@ class BreakBuilder(HeadBuilder, Stack):
         """One instruction. `after` holds the next one, if there is one."""
         if i.op in EXPRESSIONS:
             expression = EXPRESSIONS[i.op]
-            taken = self.popn(expression.takes)
-            self.stack += [self.do(text.format(*taken, arg=i.arg)) for text in expression.gives]
+            operands = self.popn(expression.takes)
+            self.stack += [self.do(text.format(*operands, arg=i.arg)) for text in expression.gives]
         elif i.op in STATEMENTS:
             statement = STATEMENTS[i.op]
-            taken = self.popn(statement.takes)
-            self.lines.append(statement.text.format(*taken, arg=i.arg))
+            operands = self.popn(statement.takes)
+            self.lines.append(statement.text.format(*operands, arg=i.arg))
         elif i.op in BRANCHES:
             self.write_branch(i, after)
         else:
@@ -282,28 +282,28 @@ class BreakBuilder(HeadBuilder, Stack):
         error = self.stack[-1]
         slots = self.stack[-3 - i.arg : -3]
         exit_method, *instance = [slot for slot in slots if slot is not NULL]
-        given = [*instance, f"type({error})", error, f"{error}.__traceback__"]
-        self.push(self.call_function(exit_method, given, {}))
+        arguments = [*instance, f"type({error})", error, f"{error}.__traceback__"]
+        self.push(self.call_function(exit_method, arguments, {}))
 
     def FOR_ITER(self, i: Instruction) -> None:
         """Take the next item; without one, go on behind the loop."""
         at, end = self.iterator_at(), self.name_for(NOTHING)
         item = self.do(f"next({self.stack[at]}, {end})")
         behind = Side(i.arg, self.stack[:at])
-        inside = Side(i.next_offset, [*self.stack, item])
-        self.branch(f"{item} is {end}", yes=behind, no=inside)
+        loop_side = Side(i.next_offset, [*self.stack, item])
+        self.branch(f"{item} is {end}", yes=behind, no=loop_side)
 
 
 def refuse_frame_readers(it: Interpreter) -> None:
     """Raise Unsupported for a frame that looks at itself: the resume function is another frame."""
-    found = []
+    frame_readers = []
     for instruction in it.program:
         if instruction.op == "LOAD_GLOBAL" and instruction.arg in FRAME_READERS:
-            found.append(instruction.arg)
+            frame_readers.append(instruction.arg)
     if any(value is sys._getframe for value in it.stack):
-        found.append("sys._getframe")
-    if found:
-        raise Unsupported(f"a function that calls {found[0]}() cannot be split")
+        frame_readers.append("sys._getframe")
+    if frame_readers:
+        raise Unsupported(f"a function that calls {frame_readers[0]}() cannot be split")
 
 
 def handler_at(it: Interpreter, offset: int) -> Any:

@@ -105,10 +105,10 @@ def special_methods(cls: type) -> dict[str, Any]:
     """The special methods of a class and its bases: functions and descriptors, or None (`__hash__ = None`)."""
     members: dict[str, Any] = {}
     for base in reversed(cls.__mro__):
-        for name, found in base.__dict__.items():
+        for name, member in base.__dict__.items():
             if name[:2] == "__" == name[-2:]:
-                members[name] = found
-    return {name: found for name, found in members.items() if is_method(found)}
+                members[name] = member
+    return {name: member for name, member in members.items() if is_method(member)}
 
 
 def is_method(found: Any) -> bool:

@@ -18,21 +18,21 @@ from course_lib.capture.world import World
 
 def changes(world: World) -> dict[Any, Any]:
     """Each change by its place, so that two moments can be compared. Objects are compared by `id`, so no code of the user's runs."""
-    found: dict[Any, Any] = {}
+    state_by_place: dict[Any, Any] = {}
     for known in list(world.known.values()):
         if type(known.stand_in) is Remaining and known.stand_in.taken:
-            found[id(known), "taken"] = known.stand_in.taken
+            state_by_place[id(known), "taken"] = known.stand_in.taken
 
         now = items(known.stand_in) if known.before is not None else []
         if known.before is not None and now != kept(known):
-            found[id(known), "items"] = now
+            state_by_place[id(known), "items"] = now
 
         if known.attributes is not None:
-            found |= attribute_changes(known, known.attributes)
-    found |= {id(other): other.state() for other in world.others if other.state()}
+            state_by_place |= attribute_changes(known, known.attributes)
+    state_by_place |= {id(other): other.state() for other in world.others if other.state()}
     for key, stored in world.stored.items():
-        found[key] = id(stored.value)
-    return found
+        state_by_place[key] = id(stored.value)
+    return state_by_place
 
 
 def has_changed(world: World) -> bool:
@@ -65,10 +65,10 @@ def kept(known: Known) -> list[int]:
 def attribute_changes(known: Known, before: dict[str, Any]) -> dict[Any, Any]:
     """The attributes of an instance, or the content of a cell, that are other objects than they were."""
     now = own_dict(known.stand_in) | in_slots(known.stand_in)
-    found: dict[Any, Any] = {
+    changed_attributes: dict[Any, Any] = {
         (id(known), name): id(value)
         for name, value in now.items()
         if before.get(name, MISSING) is not value
     }
     gone = [name for name, value in before.items() if value is not MISSING and name not in now]
-    return found | {(id(known), name): None for name in gone}
+    return changed_attributes | {(id(known), name): None for name in gone}

@@ -44,7 +44,7 @@ SETTERS = {
 
 def tests() -> tuple[Test, ...]:
     """Each switch as it stands now."""
-    found: list[Test] = [SwitchIs(path, now(f"{path}()")) for path in SWITCHES]
+    tests_of_switches: list[Test] = [SwitchIs(path, now(f"{path}()")) for path in SWITCHES]
 
     # these matter only while another switch is on
     others = []
@@ -58,8 +58,8 @@ def tests() -> tuple[Test, ...]:
     for question in others:
         answer = now(question)
         compared_by: Operator = "==" if type(answer) in (int, str) else "is"
-        found.append(Test(question, compared_by, answer))
-    return tuple(found)
+        tests_of_switches.append(Test(question, compared_by, answer))
+    return tuple(tests_of_switches)
 
 
 def now(question: str) -> Any:
@@ -69,16 +69,16 @@ def now(question: str) -> Any:
 
 def turned() -> list[tuple[str, str]]:
     """The switches that a program may turn while it is interpreted, as they stand now: (a function, the arguments that set it so)."""
-    found = []
+    settings = []
     for getter, setter in SETTERS.items():
         value = getattr(torch._C, getter)()
-        found.append((f"torch._C.{setter}", str(value)))
+        settings.append((f"torch._C.{setter}", str(value)))
 
     for device in ("cpu", "cuda"):
         enabled, dtype = torch.is_autocast_enabled(device), torch.get_autocast_dtype(device)
-        found.append(("torch.set_autocast_enabled", f"{device!r}, {enabled}"))
-        found.append(("torch.set_autocast_dtype", f"{device!r}, {dtype}"))
-    return found
+        settings.append(("torch.set_autocast_enabled", f"{device!r}, {enabled}"))
+        settings.append(("torch.set_autocast_dtype", f"{device!r}, {dtype}"))
+    return settings
 
 
 def random() -> Callable[[], object]:

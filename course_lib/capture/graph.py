@@ -203,11 +203,11 @@ class GraphBuilder:
         args = tuple(map(self.argument, origin.args))
         if args:
             function = OF_NUMBERS.get(origin.function, origin.function)
-            made = self.graph.call_function(function, args)
+            symbol_node = self.graph.call_function(function, args)
         else:
-            made = self.node_of(origin.value)
-        made.meta.setdefault("val", origin.value)
-        self._sizes[symbol] = made
+            symbol_node = self.node_of(origin.value)
+        symbol_node.meta.setdefault("val", origin.value)
+        self._sizes[symbol] = symbol_node
 
     # ---- record ----------------------------------------------------------------------------------
 

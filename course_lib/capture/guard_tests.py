@@ -177,8 +177,8 @@ class AllApart(Test):
         object.__setattr__(self, "others", tuple(others))
 
     def fails(self, path: str, spell: Spell) -> str:
-        found = ", ".join(spell(SameAs(source), "==") for source in self.others)
-        return f"len({{*map(id, ({path}, {found}))}}) != {self.right}"
+        other_paths = ", ".join(spell(SameAs(source), "==") for source in self.others)
+        return f"len({{*map(id, ({path}, {other_paths}))}}) != {self.right}"
 
     def text(self, path: str) -> str:
         return self.pretty.format(path)

@@ -175,7 +175,7 @@ class HeadBuilder(Rebuilder):
         """Where the graph raises, or a condition does not hold, eager runs the frame from its
         start: nothing was written so far."""
         nodes = self.world.builder.graph.nodes
-        again = self.name_for(frames.AS_IT_IS, "as_it_is")
+        as_it_is = self.name_for(frames.AS_IT_IS, "as_it_is")
 
         wrong = []
         if any(map(may_fail, nodes)):
@@ -188,24 +188,24 @@ class HeadBuilder(Rebuilder):
         categories = dict.fromkeys(warned.category for warned in self.world.warned)
         if categories:
             listed = ", ".join(map(self.rebuild, categories))
-            lines.insert(0, f"if may_raise({listed}): return {again}")
+            lines.insert(0, f"if may_raise({listed}): return {as_it_is}")
 
         # Hooks of saved tensors are the user's code: they may do what must not be done twice, nor
         # before an earlier effect.
         if (wrong or self.has_effects) and self.saves_for_backward():
             hooks = self.name_for(torch._C._autograd._top_saved_tensors_default_hooks, "hooks")
-            lines.insert(0, f"if {hooks}(True) is not None: return {again}")
+            lines.insert(0, f"if {hooks}(True) is not None: return {as_it_is}")
 
         if wrong:
             undo = self.undo(lines, nodes)
-            lines.append(f"if {' or '.join(wrong)}: {undo}return {again}")
+            lines.append(f"if {' or '.join(wrong)}: {undo}return {as_it_is}")
 
     def catch_errors(self, lines: list[str], nodes: Iterable[fx.Node]) -> None:
         """Put the call of the graph, which is the last of `lines`, into a `try`.
 
         An error gives None in place of the results."""
-        told = functools.partial(graph_failed, self.head.name, any(map(is_on_gpu, nodes)))
-        failed = self.name_for(told, "failed")
+        on_failure = functools.partial(graph_failed, self.head.name, any(map(is_on_gpu, nodes)))
+        failed = self.name_for(on_failure, "failed")
         call = lines[-1].replace("\n", "\n    ")
         lines[-1:] = [
             "try:",

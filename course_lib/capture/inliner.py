@@ -65,8 +65,8 @@ class Inliner(frames.Watcher):
         if type(value) is dict:
             value = list(value.values())
         if type(value) in (tuple, list):
-            found = (self.bare_stand_in(part) for part in value)
-            return next((bare for bare in found if bare is not None), None)
+            stand_ins = (self.bare_stand_in(part) for part in value)
+            return next((bare for bare in stand_ins if bare is not None), None)
         return None
 
     def inline(self, function: types.FunctionType, *args: Any) -> Any:

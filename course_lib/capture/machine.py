@@ -236,9 +236,9 @@ class Machine(Stack):
             return callee.run()
 
         callee.begin()
-        made: Any = callee.generator()
-        made.__name__, made.__qualname__ = function.__name__, function.__qualname__
-        return made
+        generator: Any = callee.generator()
+        generator.__name__, generator.__qualname__ = function.__name__, function.__qualname__
+        return generator
 
     @property
     def place_of_generator(self) -> int:
@@ -368,15 +368,15 @@ def check_own_failure(error: BaseException) -> None:
 
 def raiser_of(error: BaseException) -> Raiser:
     """Where in capture, or in a method of an interpreter, an exception was raised last."""
-    found = Raiser()
+    raiser = Raiser()
     trace = error.__traceback__
     while trace is not None:
         frame, code = trace.tb_frame, trace.tb_frame.f_code
         if code.co_filename.startswith(HERE) or is_a(frame.f_locals.get("self"), Machine):
             by_statement = code.co_code[trace.tb_lasti] == RAISE
-            found = Raiser(code.co_filename, code.co_name, trace.tb_lineno, by_statement)
+            raiser = Raiser(code.co_filename, code.co_name, trace.tb_lineno, by_statement)
         trace = trace.tb_next
-    return found
+    return raiser
 
 
 def path_of_module(world: World, code: CodeType, values: dict[str, Any]) -> str:

@@ -93,12 +93,12 @@ class Places:
         if module not in sys.modules:
             return None
 
-        found: Any = sys.modules[module]
+        imported: Any = sys.modules[module]
         source: Source = Imported(module)
         for name in path.split("."):
-            found = getattr(found, name, None)
+            imported = getattr(imported, name, None)
             source = source.attr(name)
-        return source if found is obj else None
+        return source if imported is obj else None
 
     def globals_source(self, names: dict[str, Any], function: Any = None) -> Source | None:
         """Where this dict of global variables is found."""

@@ -196,9 +196,9 @@ class Rebuilder:
             what = "a class is made here, and it or an instance of it outlives the graph"
             raise Unsupported(what, "make it outside")
 
-        own = getattr(obj, "__name__", "")
-        if HELPERS.get(own) is obj:
-            return str(own)
+        own_name = getattr(obj, "__name__", "")
+        if HELPERS.get(own_name) is obj:
+            return str(own_name)
 
         if not wanted:
             wanted = "globals" if is_a(obj, dict) else name_of(obj)
@@ -424,9 +424,9 @@ def write_instance(head: Rebuilder, value: Any) -> str:
     else:
         name = write_bare_instance(head, value)
 
-    own = own_dict(value)
-    if own:
-        head.body.append(f"{name}.__dict__.update({head.display(own)})")
+    own_attributes = own_dict(value)
+    if own_attributes:
+        head.body.append(f"{name}.__dict__.update({head.display(own_attributes)})")
     for slot, held in in_slots(value).items():
         head.body.append(f"object.__setattr__({name}, {slot!r}, {head.rebuild(held)})")
     return name
@@ -434,9 +434,9 @@ def write_instance(head: Rebuilder, value: Any) -> str:
 
 def write_exception(head: Rebuilder, error: BaseException) -> str:
     """An exception with its arguments, the exceptions that it names, and its traceback."""
-    made = head.name_for(type(error))
-    arguments = [made, *[head.rebuild(arg) for arg in error.args]]
-    name = head.assign(f"{made}.__new__({', '.join(arguments)})", error)
+    class_name = head.name_for(type(error))
+    arguments = [class_name, *[head.rebuild(arg) for arg in error.args]]
+    name = head.assign(f"{class_name}.__new__({', '.join(arguments)})", error)
 
     for part in LINKS:
         linked = getattr(error, part)
@@ -453,11 +453,13 @@ def write_exception(head: Rebuilder, error: BaseException) -> str:
 def write_bare_instance(head: Rebuilder, value: Any) -> str:
     """An instance without attributes; one that is built on a container has its items."""
     base: Any = base_of(type(value))
-    made = head.name_for(type(value))
+    class_name = head.name_for(type(value))
     if base is tuple:
-        return head.assign(f"tuple.__new__({made}, {head.listed(tuple.__iter__(value))})", value)
+        return head.assign(
+            f"tuple.__new__({class_name}, {head.listed(tuple.__iter__(value))})", value
+        )
 
-    name = head.assign(f"{head.name_for(base)}.__new__({made})", value)
+    name = head.assign(f"{head.name_for(base)}.__new__({class_name})", value)
     if base in MAPPINGS:
         head.put(name, base, False, dict(base.items(value)))
     elif base is not object:

@@ -235,9 +235,9 @@ class Shapes:
 
     def drawn(self, value: int | float, texts: Texts) -> Any:
         """A number that something outside gives anew in each call, and that is always finite."""
-        made = self._symbol(value, texts)
-        self.finite.add(made.node.expr)
-        return made
+        symbolic_number = self._symbol(value, texts)
+        self.finite.add(symbolic_number.node.expr)
+        return symbolic_number
 
     def _symbol(
         self,
@@ -325,17 +325,17 @@ class Shapes:
         asked = [
             (guard.expr, at) for guard, at in itertools.zip_longest(self.env.guards, self.causes)
         ]
-        found: dict[Test, Location | None] = {}
+        line_of_test: dict[Test, Location | None] = {}
         for symbol, origin in self.found.items():
             at = next((at for expr, at in asked if symbol in expr.free_symbols), None)
-            found |= self._tests_of(symbol, origin, at)
+            line_of_test |= self._tests_of(symbol, origin, at)
         ranges = self._ranges()
         for expr, at in asked:
             known = self._is_known(expr) and expr not in (sympy.true, sympy.false)
             if known and not holds_anyway(expr, ranges):
                 self._keep_promise(expr, at)
-                found.setdefault(self._test(expr), at)
-        return found
+                line_of_test.setdefault(self._test(expr), at)
+        return line_of_test
 
     def _ranges(self) -> dict[sympy.Symbol, ValueRanges[Any]]:
         """What each symbol may be by the tests that are there anyway: a size is at least 2.
@@ -359,16 +359,16 @@ class Shapes:
             same = f"repr({{}}) == {repr(float(size))!r}" if size.is_number else "is_finite({})"
             return {self._test(symbol, same): at}
 
-        found: dict[Test, Location | None] = {}
+        line_of_test: dict[Test, Location | None] = {}
         if origin.function not in (None, SIZE):
-            found[self._test(symbol, "type({}) is int")] = at
+            line_of_test[self._test(symbol, "type({}) is int")] = at
         if size.is_number:
-            found[self._test(sympy.Eq(symbol, size, evaluate=False))] = at
+            line_of_test[self._test(sympy.Eq(symbol, size, evaluate=False))] = at
             if symbol in self.marked:
                 raise broken_promise(origin.texts.shown, int(size), at)
         elif origin.function is SIZE:
-            found[self._test(sympy.Ge(symbol, 2, evaluate=False))] = None
-        return found
+            line_of_test[self._test(sympy.Ge(symbol, 2, evaluate=False))] = None
+        return line_of_test
 
     def _test(self, expr: Any, template: str = "{}") -> Test:
         """The test that `expr` is true. A `template` says something else of it: "type({}) is int"."""
@@ -437,11 +437,11 @@ class Range(NamedTuple):
 
 def ranges_of(tensor: torch.Tensor) -> dict[int, Range]:
     """The ranges that `mark_dynamic(..., min=, max=)` gave, ours or torch's, by dimension."""
-    found = {
+    ranges = {
         each.dim: Range(each.min, each.max) for each in getattr(tensor, "_dynamo_dynamic_range", ())
     }
-    found |= {d: Range(*limits) for d, limits in getattr(tensor, "_course_range", {}).items()}
-    return {dim: limits for dim, limits in found.items() if limits != (None, None)}
+    ranges |= {d: Range(*limits) for d, limits in getattr(tensor, "_course_range", {}).items()}
+    return {dim: limits for dim, limits in ranges.items() if limits != (None, None)}
 
 
 def keep_in_range(size: str, value: int, limits: Range) -> None:

@@ -43,9 +43,11 @@ def unused_checks(builder: GraphBuilder, outputs: list[Any]) -> list[torch.Tenso
 
 def live_nodes(builder: GraphBuilder, outputs: list[Any], written: list[fx.Node]) -> set[fx.Node]:
     """The nodes that an output depends on, or a write to memory that outlives the graph."""
-    kept = storages([outputs, [one.stand_in for one in builder.inputs]])
+    outliving_memory = storages([outputs, [one.stand_in for one in builder.inputs]])
     waiting = [builder.node_of(output) for output in outputs]
-    waiting += [node for node in written if kept.keys() & storages(node.args[0].meta["val"])]
+    waiting += [
+        node for node in written if outliving_memory.keys() & storages(node.args[0].meta["val"])
+    ]
 
     live = set[fx.Node]()
     while waiting:

@@ -64,8 +64,8 @@ def name_of(function: Any, exact: bool = False) -> str:
     module = getattr(function, "__module__", None) or "builtins"
     names = (getattr(function, "__qualname__", None), getattr(function, "__name__", None))
     # an object with a `__getattr__` may give anything
-    given = (name for name in names if type(name) is str and name)
-    name: str = next(given, type(function).__name__)
+    valid_names = (name for name in names if type(name) is str and name)
+    name: str = next(valid_names, type(function).__name__)
     # `_operator.add` is `operator.add` to users
     if not exact and isinstance(function, types.BuiltinFunctionType):
         module = module.lstrip("_")

@@ -71,20 +71,20 @@ class Accumulator:
         """Lines that take in one value (a name, if it is needed more than once).
 
         `lane`: "", or the index into an array."""
-        mine = self.name + lane
+        variable = self.name + lane
         if self.kind.has_operator:
-            return [f"{mine} {self.kind.operator}= {value};"]
+            return [f"{variable} {self.kind.operator}= {value};"]
 
         is_nan = f"{value} != {value}"
-        better = f"{value} {self.kind.better} {mine}"
+        better = f"{value} {self.kind.better} {variable}"
         if self.at:
             if self.dtype.is_floating_point:
-                better += f" || ({is_nan} && {mine} == {mine})"
-            return [f"if ({better}) {{ {mine} = {value}; {self.name}_at{lane} = {self.at}; }}"]
+                better += f" || ({is_nan} && {variable} == {variable})"
+            return [f"if ({better}) {{ {variable} = {value}; {self.name}_at{lane} = {self.at}; }}"]
 
         if self.last_of_equals and self.dtype.is_floating_point:
-            better = f"{value} {self.kind.better}= {mine}"
-        lines = [f"{mine} = {better} ? {value} : {mine};"]
+            better = f"{value} {self.kind.better}= {variable}"
+        lines = [f"{variable} = {better} ? {value} : {variable};"]
         if self.has_nan:
             lines.append(f"{self.name}_nan{lane} |= {is_nan};")
         return lines

@@ -285,8 +285,8 @@ class CppKernel(CppLoops):
         for buffer, index in plan.fetched:
             below = Linear.of(index, {rows[-1].symbol}).coefficient(rows[-1].symbol)
             here = substitute(index, {columns[0].symbol: sympy.Symbol(first)})
-            there = self.index(add([here, below]))
-            self.line(f"fetch_row({self.pointers[buffer]} + {there}, {plan.block});")
+            place_in_next_row = self.index(add([here, below]))
+            self.line(f"fetch_row({self.pointers[buffer]} + {place_in_next_row}, {plan.block});")
 
     def print_columns(
         self, phase: Phase, steps: list[Step], parts: Mapping[Step, Accumulator]

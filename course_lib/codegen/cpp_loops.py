@@ -138,8 +138,8 @@ class CppLoops(CppOps):
     def memory_of_row(self, place: Load, loop: Loop, block: Block) -> str:
         """The address where a block of a row begins in memory."""
         start = sympy.Symbol(block.first) if block.stop else sympy.Integer(0)
-        there = self.index(substitute(place.index, {loop.symbol: start}))
-        return f"{self.pointers.get(place.buffer)} + {there}"
+        offset = self.index(substitute(place.index, {loop.symbol: start}))
+        return f"{self.pointers.get(place.buffer)} + {offset}"
 
     def count_in_block(self, loop: Loop, size: int, block: Block) -> str:
         """How many iterations of a loop lie in one block of it, of this size."""

@@ -84,24 +84,24 @@ def note_stores(kernel: FusedKernel, ranks: Mapping[Step, int], phases: list[Pha
 
 def steps_of_row(steps: Iterable[Step], due: Collection[Step], phase: Phase) -> list[Step]:
     """What runs once a row, after the columns of a phase: row-level values that are due, and what is stored."""
-    found = []
+    steps_due = []
     for step in steps:
         is_of_row = step.level == "row"
         is_due = is_of_row and step in due
         is_stored = step in phase.stored and (is_of_row or step.is_reduction)
         if is_due or is_stored:
-            found.append(step)
-    return found
+            steps_due.append(step)
+    return steps_due
 
 
 def steps_of_columns(steps: Iterable[Step], due: Collection[Step], phase: Phase) -> list[Step]:
     """What a pass over the columns is for: the reductions that are due, and the elements that it stores."""
-    found = []
+    steps_due = []
     for step in steps:
         reasons = due if step.is_reduction else phase.stored
         if step.level != "row" and step in reasons:
-            found.append(step)
-    return found
+            steps_due.append(step)
+    return steps_due
 
 
 def ranks_of(trees: Mapping[Step, Expr]) -> dict[Step, int]:
@@ -128,24 +128,24 @@ def sources_of(
 ) -> dict[Step, Source]:
     """What a pass needs for the steps `wanted`, and where each value comes from. What is taken from a row on the stack is noted
     in the phase that computes it."""
-    found: dict[Step, Source] = {}
+    source_of_step: dict[Step, Source] = {}
     left = list(wanted)
     while left:
         step = left.pop()
-        if step in found:
+        if step in source_of_step:
             continue
 
         known_in = next((p for p in earlier if p.columns.get(step) == "compute"), None)
         if known_in and is_costly(trees[step]) and keep():
-            found[step] = "scratch"
+            source_of_step[step] = "scratch"
             known_in.kept.add(step)
             continue
 
-        found[step] = "compute"
+        source_of_step[step] = "compute"
         for used in steps_used(trees[step]):
             if not used.is_reduction and used.level != "row":
                 left.append(used)
-    return found
+    return source_of_step
 
 
 def is_costly(tree: Expr) -> bool:

@@ -251,17 +251,17 @@ class Planner:
         if self.has_lanes or is_conditional:
             return Staging()
 
-        found: dict[Staged, Load] = {}
+        staged_loads: dict[Staged, Load] = {}
         for load in loads_of_halves(nodes):
             if self.walks_along(load.index, loop):
-                found[load] = load
+                staged_loads[load] = load
         for step in steps:
             if step in phase.stored and self.is_stored_by_rows(step, loop):
-                found[step] = Load(step.buffer.name, step.store_index)
+                staged_loads[step] = Load(step.buffer.name, step.store_index)
 
-        passed_on = self.passed_on_apart(phase, steps, found)
+        passed_on = self.passed_on_apart(phase, steps, staged_loads)
         places: dict[Staged, Load] = {step: Load("", step.store_index) for step in passed_on}
-        return Staging(places | found, apart=bool(passed_on))
+        return Staging(places | staged_loads, apart=bool(passed_on))
 
     def passed_on_apart(
         self, phase: Phase, steps: list[Step], found: Mapping[Staged, Load]

@@ -167,14 +167,14 @@ class Printer:
     @contextmanager
     def names(self):
         """What is named inside is not known after it."""
-        values, taken = self.values, self.taken
+        values, names_before = self.values, self.taken
         self.values = values.new_child()
         # In a language with scopes (C++, not Python) a name may be taken again after the block.
         if self.scopes:
-            self.taken = set(taken)
+            self.taken = set(names_before)
 
         yield
-        self.values, self.taken = values, taken
+        self.values, self.taken = values, names_before
 
     @contextmanager
     def on_behalf_of(self, step: Step):

@@ -122,8 +122,8 @@ class Wrapper:
 
     def unique(self, wanted: str) -> str:
         """A name like `wanted` that nothing else has here."""
-        taken = {*self.names, *self.variable.values(), *self.views.values()}
-        return identifier(wanted, taken)
+        used_names = {*self.names, *self.variable.values(), *self.views.values()}
+        return identifier(wanted, used_names)
 
     def new(self, buffer: str) -> str:
         """The variable of a buffer that has none yet."""

@@ -134,8 +134,8 @@ class Watcher(dict[int, "list[tuple[CheckFunction, HeadFunction]] | None"]):
         """The `(guard, head)` pairs of a code object in the order they are tried; `SKIP` if it was skipped.
 
         One that holds often in a row, while those before it fail, moves to the front (`_framehook.c`)."""
-        found = self.get(number(code), [])
-        return SKIP if found is None else tuple(found)
+        pairs = self.get(number(code), [])
+        return SKIP if pairs is None else tuple(pairs)
 
     def forget_all(self) -> None:
         """Ask about everything again."""

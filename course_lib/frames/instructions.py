@@ -136,8 +136,8 @@ def instructions(code: CodeType) -> tuple[Instruction, ...]:
 
 @functools.lru_cache(maxsize=4096)
 def _instructions(code: CodeType, filename: str) -> tuple[Instruction, ...]:
-    found = _merged(list(_with_names(_meaningful(code), code)))
-    placed = [part for each in found for part in _split(each)]
+    merged = _merged(list(_with_names(_meaningful(code), code)))
+    placed = [part for each in merged for part in _split(each)]
     program = _with_targets(placed, end=len(code.co_code))
     return tuple(_with_closures(program, code))
 
@@ -187,14 +187,14 @@ def _merged(found: list[Found]) -> Iterator[Found]:
     at = 0
     while at < len(found):
         instruction, offset = found[at]
-        taken = 1
+        length = 1
         for sequence, op in sequences.items():
             here = tuple((i.opname, i.arg) for i, _ in found[at : at + len(sequence)])
             if here == sequence:
-                instruction, taken = instruction._replace(opname=op), len(sequence)
+                instruction, length = instruction._replace(opname=op), len(sequence)
 
         yield Found(instruction, offset)
-        at += taken
+        at += length
 
 
 def _split(found: Found) -> list[Placed]:

@@ -260,8 +260,8 @@ def call_intrinsic(instruction: dis.Instruction) -> list[Part]:
 
 @parts_of("MAKE_FUNCTION", "SET_FUNCTION_ATTRIBUTE")
 def function_attributes(instruction: dis.Instruction) -> list[Part]:
-    given = [name for flag, name in FUNCTION_ATTRIBUTES if flags(instruction) & flag]
-    parts: list[Part] = [("SET_FUNCTION_ATTRIBUTE", name) for name in given]
+    attribute_names = [name for flag, name in FUNCTION_ATTRIBUTES if flags(instruction) & flag]
+    parts: list[Part] = [("SET_FUNCTION_ATTRIBUTE", name) for name in attribute_names]
     if instruction.opname == "MAKE_FUNCTION":
         return [("MAKE_FUNCTION", None), *parts]
     return parts

@@ -102,13 +102,13 @@ def resume_at(
 
     key = number(code), offset, stack, unbound
     if key not in _made:
-        made = make_resume(code, offset, stack, unbound)
-        _made[key] = made
+        new_resume = make_resume(code, offset, stack, unbound)
+        _made[key] = new_resume
         # `resumed` asks by the code that was made.
-        _made[number(made.code)] = made
+        _made[number(new_resume.code)] = new_resume
         # The variant that runs as it is must not be captured.
-        NEVER_CAPTURED.add(number(made.plain))
-        return made
+        NEVER_CAPTURED.add(number(new_resume.plain))
+        return new_resume
     return _made[key]
 
 
@@ -133,7 +133,7 @@ def make_resume(
     own_cells = {*slots[:has_super]}.intersection(code.co_cellvars)
 
     units = len(prologue) // UNIT
-    made = flatten(code).replace(
+    new_code = flatten(code).replace(
         co_code=prologue + code.co_code,
         co_freevars=free,
         co_cellvars=tuple(own_cells),
@@ -144,7 +144,7 @@ def make_resume(
         co_exceptiontable=shifted_handlers(code, units),
         co_qualname=f"{code.co_qualname} from {offset}",
     )
-    return Resume(code, offset, made, made.replace(), names, len(prologue))
+    return Resume(code, offset, new_code, new_code.replace(), names, len(prologue))
 
 
 def begin(code: CodeType, cells: int) -> bytes:

@@ -87,7 +87,7 @@ def tidy(error: BaseException) -> None:
     A head did the work of a line of the program: that line stands in its place. A resume function
     only goes on with a frame that has its line already: it is left out."""
     # From the innermost line outwards, as CPython links them
-    made, goes_on_below = None, False
+    tidy_traceback, goes_on_below = None, False
     for part in reversed(parts_of(error.__traceback__)):
         frame = part.tb_frame
         goes_on = is_going_on(frame)
@@ -95,14 +95,14 @@ def tidy(error: BaseException) -> None:
         head = heads.get(number(frame.f_code))
         if head is None and not goes_on:
             line = part.tb_lineno or frame.f_code.co_firstlineno
-            made = TracebackType(made, frame, part.tb_lasti, line)
+            tidy_traceback = TracebackType(tidy_traceback, frame, part.tb_lasti, line)
         else:
             # If a resume function ran below, the function has a line there already.
             if head is not None and not goes_on_below:
-                made = line_of_head(made, head, part.tb_lasti)
+                tidy_traceback = line_of_head(tidy_traceback, head, part.tb_lasti)
             forget_variables(frame)
         goes_on_below = goes_on
-    error.__traceback__ = made
+    error.__traceback__ = tidy_traceback
 
 
 def parts_of(traceback: TracebackType | None) -> list[TracebackType]:

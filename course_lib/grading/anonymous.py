@@ -40,10 +40,10 @@ class Names:
 
     def fresh(self) -> str:
         """A name that nobody has yet."""
-        taken = set(self.drawn.values())
+        used_names = set(self.drawn.values())
         while True:
             name = f"student-{secrets.token_hex(3)}"
-            if name not in taken:
+            if name not in used_names:
                 return name
 
     def hide(self, items: Iterable[Submission]) -> list[Submission]:

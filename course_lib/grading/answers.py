@@ -43,10 +43,10 @@ class Answers:
     failed: dict[str, str] = field(default_factory=dict)
 
     def __str__(self) -> str:
-        said = [f"{name} (untouched)" for name in sorted(self.untouched)] + [
+        notes = [f"{name} (untouched)" for name in sorted(self.untouched)] + [
             f"{n}: {why}" for n, why in self.failed.items()
         ]
-        return f"{self.lesson}: {', '.join(said) or 'every answer is there'}"
+        return f"{self.lesson}: {', '.join(notes) or 'every answer is there'}"
 
 
 @functools.cache
@@ -69,21 +69,21 @@ def untouched(lesson: Lesson, folder: Path) -> set[str]:
         for cell in fresh(lesson).cells
         if is_solution(cell)
     }
-    mine: dict[str, list[str]] = {name: [] for name in stubs}
+    sources_of_answer: dict[str, list[str]] = {name: [] for name in stubs}
     for cell in notebook_of(lesson, folder).cells:
         if is_solution(cell):
-            mine[grading_metadata(cell)["grade_id"]].append(cell.source.strip())
+            sources_of_answer[grading_metadata(cell)["grade_id"]].append(cell.source.strip())
 
-    return {name for name, stub in stubs.items() if set(mine[name]) <= {stub.strip()}}
+    return {name for name, stub in stubs.items() if set(sources_of_answer[name]) <= {stub.strip()}}
 
 
 def load(lesson: Lesson, folder: Path) -> Answers:
     """Run the notebook's cells but for its checks. A cell that raises or exits is noted, and the next one runs."""
-    found = Answers(lesson, {"__name__": "__main__"}, untouched(lesson, folder))
+    answers = Answers(lesson, {"__name__": "__main__"}, untouched(lesson, folder))
     nb = notebook_of(lesson, folder)
     plan = Plan(nb)
-    found.names.update(around(found.names))
-    keeper = Keeper(found.names, Habits(*map(frozenset, plan.habits)))
+    answers.names.update(around(answers.names))
+    keeper = Keeper(answers.names, Habits(*map(frozenset, plan.habits)))
 
     ended: Ended | None = None
     needs: set[str] = set()
@@ -98,18 +98,18 @@ def load(lesson: Lesson, folder: Path) -> Answers:
         name = grading_metadata(cell).get("grade_id", f"cell {number}")
         try:
             with contextlib.redirect_stdout(io.StringIO()), torch.random.fork_rng(devices=[]):
-                run_cell(cell.source, found.names, f"<{folder.name} {lesson.number} {name}>")
+                run_cell(cell.source, answers.names, f"<{folder.name} {lesson.number} {name}>")
         except KeyboardInterrupt:
             # Ctrl-C was pressed here; the cell did not raise it.
             raise
         except BaseException as problem:
             if role_of(cell) != "own":  # a cell that the learner added is no answer
-                found.failed[name] = f"{type(problem).__name__}: {problem}"
+                answers.failed[name] = f"{type(problem).__name__}: {problem}"
         ended = Ended(*plan.ended(cell))
 
     # From now on the compiler calls the answers. They see the names and switches that checks would see.
     keeper.step(ended, "checks", needs)
-    return found
+    return answers
 
 
 def run_cell(source: str, names: dict[str, Any], filename: str) -> None:

@@ -62,13 +62,13 @@ class Found:
 def assembled(learners: Notebook, reference: Notebook) -> Notebook:
     """The reference with the learner's answers and own cells in it."""
     # ids that count cells, of exercises that were handed out before, get today's names
-    found = matched(with_names(learners), reference)
-    own = placed(found, reference)
+    matched_cells = matched(with_names(learners), reference)
+    own_cells = placed(matched_cells, reference)
 
-    cells = list(own.get("", []))
+    cells = list(own_cells.get("", []))
     for cell in reference.cells:
         key = key_of(cell)
-        learners_cells = [item for item in found if item.key == key]
+        learners_cells = [item for item in matched_cells if item.key == key]
         added = additions(learners_cells, cell)
 
         # What the learner added to given code may use it, so it runs after it. What was added to checks
@@ -79,7 +79,7 @@ def assembled(learners: Notebook, reference: Notebook) -> Notebook:
             cells += [*added, with_role(cell, "checks")]
         else:
             cells += [with_role(cell, "given"), *added]
-        cells += own.get(key, [])
+        cells += own_cells.get(key, [])
     give_own_ids(cells)
     return nbformat.from_dict({**reference, "cells": cells})
 
@@ -112,17 +112,17 @@ def own_cell(source: str, number: int, **more: Any) -> Cell:
 
 def give_own_ids(cells: list[Cell]) -> None:
     """The learner's own cells get ids that depend on the notebook alone."""
-    taken = {cell.get("id") for cell in cells if marking(cell)["role"] in COURSE}
+    used_ids = {cell.get("id") for cell in cells if marking(cell)["role"] in COURSE}
     for cell in cells:
         about = marking(cell)
         # an answer has its id from the course; its second part has it, too
-        if about["role"] == "own" or (about["role"] == "answer" and cell.id in taken):
+        if about["role"] == "own" or (about["role"] == "answer" and cell.id in used_ids):
             name, n = f"own-{about['number']}", 1
-            while name in taken:
+            while name in used_ids:
                 name, n = f"own-{about['number']}-{n}", n + 1
             cell.id = name
 
-        taken.add(cell.get("id"))
+        used_ids.add(cell.get("id"))
 
 
 # ---- which cell is which --------------------------------------------------------------------------------------------
@@ -130,23 +130,23 @@ def give_own_ids(cells: list[Cell]) -> None:
 
 def matched(learners: Notebook, reference: Notebook) -> list[Found]:
     """Each cell of the learner's with the reference's cell that it stands for: by grade id, id, text, or what it defines."""
-    found = [Found(number, cell) for number, cell in enumerate(learners.cells, 1)]
+    matched_cells = [Found(number, cell) for number, cell in enumerate(learners.cells, 1)]
     graded = {key_of(cell) for cell in reference.cells if grading_metadata(cell)}
     by_id = {str(cell.get("id")): key_of(cell) for cell in reference.cells}
     by_text = {as_text(cell): key_of(cell) for cell in reversed(reference.cells) if as_text(cell)}
 
-    for item in found:
+    for item in matched_cells:
         name = grading_metadata(item.cell).get("grade_id")
         item.key = name if name in graded else by_id.get(str(item.cell.get("id")))
-    for item in found:
+    for item in matched_cells:
         item.key = item.key or by_text.get(as_text(item.cell))
 
     # an answer whose cell lost its metadata, or was deleted and written in a new cell
-    taken = {item.key for item in found}
+    matched_keys = {item.key for item in matched_cells}
     for cell in reference.cells:
-        if is_solution(cell) and key_of(cell) not in taken:
-            match_by_definition(found, cell)
-    return found
+        if is_solution(cell) and key_of(cell) not in matched_keys:
+            match_by_definition(matched_cells, cell)
+    return matched_cells
 
 
 def match_by_definition(found: list[Found], answer: Cell) -> None:
@@ -168,15 +168,15 @@ def as_text(cell: Cell) -> str:
 def stubbed(source: str) -> str:
     """The text of an answer's cell as the exercise has it: each marked solution is one line that raises."""
     lines: list[str] = []
-    inside = False
+    in_solution = False
 
     for line in source.split("\n"):
         if BEGIN_SOLUTION in line:
-            inside = True
+            in_solution = True
             lines.append(line[: len(line) - len(line.lstrip())] + STUB)
         elif END_SOLUTION in line:
-            inside = False
-        elif not inside:
+            in_solution = False
+        elif not in_solution:
             lines.append(line)
 
     return "\n".join(lines)
@@ -184,12 +184,12 @@ def stubbed(source: str) -> str:
 
 def _without(source: str, begin: str, end: str) -> str:
     lines: list[str] = []
-    inside = False
+    in_region = False
     for line in source.split("\n"):
-        inside = inside or begin in line
-        if not inside:
+        in_region = in_region or begin in line
+        if not in_region:
             lines.append(line)
-        inside = inside and end not in line
+        in_region = in_region and end not in line
     return "\n".join(lines)
 
 
@@ -204,7 +204,7 @@ def placed(found: list[Found], reference: Notebook) -> dict[str, list[Cell]]:
     """
     order = {key_of(cell): place for place, cell in enumerate(reference.cells)}
     keys = ["", *(key_of(cell) for cell in reference.cells)]
-    own: dict[str, list[Cell]] = {}
+    own_cells: dict[str, list[Cell]] = {}
     before = ""
     for n, item in enumerate(found):
         if item.key is not None:
@@ -218,8 +218,8 @@ def placed(found: list[Found], reference: Notebook) -> dict[str, list[Cell]]:
         home = before
         if behind is not None and order.get(before, -1) >= order[behind] and before != behind:
             home = keys[order[behind]]
-        own.setdefault(home, []).append(own_cell(item.cell.source, item.number))
-    return own
+        own_cells.setdefault(home, []).append(own_cell(item.cell.source, item.number))
+    return own_cells
 
 
 def is_prose(cell: Cell) -> bool:
@@ -230,11 +230,11 @@ def additions(mine: list[Found], cell: Cell) -> list[Cell]:
     """What the learner added to a cell of the course, as cells of the learner's own."""
     if cell.cell_type != "code" or is_solution(cell):
         return []
-    made: list[Cell] = []
+    added_cells: list[Cell] = []
     for item in mine:
         for source in added_code(item.cell.source, cell):
-            made.append(own_cell(source, item.number, in_given=key_of(cell)))
-    return made
+            added_cells.append(own_cell(source, item.number, in_given=key_of(cell)))
+    return added_cells
 
 
 def added_code(source: str, cell: Cell) -> list[str]:
@@ -257,8 +257,8 @@ def added_code(source: str, cell: Cell) -> list[str]:
 
     # In a cell of checks nothing of the learner's may take a name that the checks use.
     if is_checks(cell):
-        taken = bound(cell.source).names
-        new_ones = [text for text in new_ones if binds_only_new(text, taken)]
+        bound_names = bound(cell.source).names
+        new_ones = [text for text in new_ones if binds_only_new(text, bound_names)]
     return new_ones
 
 
@@ -279,12 +279,12 @@ def answer_cells(mine: list[Found], cell: Cell) -> list[Cell]:
         new.source = NO_ANSWER
         return [new]
 
-    made: list[Cell] = []
+    cells: list[Cell] = []
     for number, source in parts([(item.number, item.cell.source) for item in mine]):
         new = with_role(cell, "answer", **(about | {"number": number}))
         new.source = source
-        made.append(new)
-    return made
+        cells.append(new)
+    return cells
 
 
 def parts(sources: list[tuple[int, str]]) -> list[tuple[int, str]]:

@@ -75,7 +75,7 @@ class Assembly:
         (Guard checks and resume functions are no fields of it: see `compile`.)"""
         stages = self.stages()
         return Pipeline().replace(
-            **{name: made for name, made in stages.items() if name not in ("check", "resume")}
+            **{name: stage for name, stage in stages.items() if name not in ("check", "resume")}
         )
 
     def stages(self) -> dict[str, Any]:
@@ -84,9 +84,11 @@ class Assembly:
         for part in self.mine:
             if part.stage == "build":
                 stages["fuse"] = without_reductions(dict(stages))
-            made = part.make(self.answers[part.name].names, dict(stages))
+            learners_stage = part.make(self.answers[part.name].names, dict(stages))
             stages[part.stage] = (
-                made if part.stage in ASKED else self.watched(part, made, stages[part.stage])
+                learners_stage
+                if part.stage in ASKED
+                else self.watched(part, learners_stage, stages[part.stage])
             )
         return stages
 
@@ -160,7 +162,7 @@ class Assembly:
     @property
     def rows(self) -> list[tuple[str, str, str, str, str]]:
         """Room, part, exercise, owner, and what is to be said about it."""
-        said: list[tuple[str, str, str, str, str]] = []
+        table_rows: list[tuple[str, str, str, str, str]] = []
         for verdict in self.verdicts:
             part, counts = verdict.part, self.uses.get(verdict.part.name, Counter())
             left = [f"ours: {why}" for why in counts if why != "yours"]
@@ -168,11 +170,11 @@ class Assembly:
                 part.stage in ASKED and verdict.owner != "ours" and self.uses
             )
             note = verdict.why or "; ".join(["served"] * bool(in_use) + left)
-            said.append(
+            table_rows.append(
                 (part.room, f"{part.name} ({part.what})", part.exercise, verdict.owner, note)
             )
 
-        return said
+        return table_rows
 
     @property
     def picture(self) -> Picture:
@@ -200,10 +202,10 @@ class Assembly:
             (s.name, "given" if s.state == "given" else f"{s.points:g} of {s.out_of:g}")
             for s in standing.lessons
         ]
-        said = f"{len(self.mine)} of {len(PARTS)} parts written in the exercises of course_lib; the others are the course's."
+        summary = f"{len(self.mine)} of {len(PARTS)} parts written in the exercises of course_lib; the others are the course's."
         path = Path(path)
         title = f"The compiler of {name}" if name else "My compiler"
-        path.write_text(keepsake(title, said, self.map, facts or {}, points), encoding="utf-8")
+        path.write_text(keepsake(title, summary, self.map, facts or {}, points), encoding="utf-8")
 
         return path
 
@@ -235,10 +237,10 @@ def in_a_line(problem: Exception) -> str:
     if isinstance(problem, NotAsked):
         return str(problem)
     if isinstance(problem, KeyError):
-        said = f"{problem.args[0]}"
+        message = f"{problem.args[0]}"
     else:
-        said = str(problem)
-    return f"{type(problem).__name__}: {said}".strip().splitlines()[0][:90]
+        message = str(problem)
+    return f"{type(problem).__name__}: {message}".strip().splitlines()[0][:90]
 
 
 @contextlib.contextmanager

@@ -75,7 +75,7 @@ def answers_for(verdicts: list[Verdict], root: Path, folder: Path) -> dict[str, 
     """Part → the answers that it is made of; a notebook with several parts is loaded once."""
     homes = {"yours": folder, "given": root / "solutions"}
     loaded: dict[tuple[str, str], Answers] = {}
-    found: dict[str, Answers] = {}
+    answers_of_part: dict[str, Answers] = {}
 
     for verdict in verdicts:
         if verdict.owner == "ours":
@@ -84,8 +84,8 @@ def answers_for(verdicts: list[Verdict], root: Path, folder: Path) -> dict[str, 
         if key not in loaded:
             lesson = find_lesson(root, verdict.part.lesson)
             loaded[key] = load(lesson, homes[verdict.owner])
-        found[verdict.part.name] = loaded[key]
-    return found
+        answers_of_part[verdict.part.name] = loaded[key]
+    return answers_of_part
 
 
 def given_for(verdict: Verdict) -> Verdict:
@@ -106,20 +106,20 @@ def judged(folder: Path, limits: Limits) -> list[Verdict]:
     """Each part's verdict. Only what is not a stub any more is run."""
     root = find_root()
     waiting: list[Part] = []
-    found: dict[str, Verdict] = {}
+    verdicts: dict[str, Verdict] = {}
 
     for part in PARTS:
         stubs = untouched(find_lesson(root, part.lesson), folder) & set(part.answers)
         if stubs:
             names = ", ".join(sorted(stubs))
             why = f"not solved yet: NotImplementedError in {names}"
-            found[part.name] = Verdict(part, "ours", why)
+            verdicts[part.name] = Verdict(part, "ours", why)
         else:
             waiting.append(part)
 
     for part, why in tried(waiting, root, folder, limits):
-        found[part.name] = Verdict(part, "ours", why) if why else Verdict(part, "yours")
-    return [found[part.name] for part in PARTS]
+        verdicts[part.name] = Verdict(part, "ours", why) if why else Verdict(part, "yours")
+    return [verdicts[part.name] for part in PARTS]
 
 
 def tried(
@@ -140,10 +140,10 @@ def why_not(run: CellRun, limits: Limits) -> str:
     """Why the trial that ended so was not passed; "" where it was."""
     if run.ok:
         return ""
-    said = " ".join(how_it_ended(run, limits).split())[:140]
+    error_text = " ".join(how_it_ended(run, limits).split())[:140]
     if run.ename == "NotImplementedError":
-        return f"not solved yet: {said}"
-    return f"it does not work yet: {said}"
+        return f"not solved yet: {error_text}"
+    return f"it does not work yet: {error_text}"
 
 
 def trial(name: str, folder: str) -> None:
@@ -155,11 +155,11 @@ def trial(name: str, folder: str) -> None:
             raise RuntimeError(f"the cell of the answer raises {answers.failed[answer]}")
 
     one = Assembly((Verdict(part, "yours"),), {part.name: answers}, strict=True)
-    told: list[events.Event] = []
-    with events.listener(told.append):
+    recorded_events: list[events.Event] = []
+    with events.listener(recorded_events.append):
         compile_and_compare(part, one)
 
-    for event in told:
+    for event in recorded_events:
         if isinstance(event, events.FellBack):
             raise why_it_fell_back(event.why)
     if part.stage not in ASKED and not one.uses.get(name):

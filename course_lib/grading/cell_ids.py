@@ -34,32 +34,32 @@ _DRAWN = re.compile(
 
 def give_names(cells: list[Any]) -> None:
     """Set the id of every cell. A name that is there already stays."""
-    taken = {name for cell in cells if (name := _grade_id(cell))}
-    seen: set[str] = set()
+    used_ids = {name for cell in cells if (name := _grade_id(cell))}
+    used_names: set[str] = set()
     for cell in cells:
         name = _grade_id(cell) or ""
-        if not name or name in seen:
-            name = _own_name(cell, taken) or first_free(described(cell), taken)
+        if not name or name in used_names:
+            name = _own_name(cell, used_ids) or first_free(described(cell), used_ids)
         cell["id"] = name
-        taken.add(name)
-        seen.add(name)
+        used_ids.add(name)
+        used_names.add(name)
 
 
 def keep_ids(cells: list[Any]) -> None:
     """For the cells of a lesson: an id stays, also one that counts. A cell that an editor put in, or that repeats an id, gets a name."""
-    kept: set[str] = set()
+    used_ids: set[str] = set()
     unnamed = []
     for cell in cells:
         cell_id = cell.get("id")
         counted = isinstance(cell_id, str) and _COUNTED.fullmatch(cell_id) is not None
-        if (counted or is_name(cell_id)) and cell_id not in kept:
-            kept.add(cell_id)
+        if (counted or is_name(cell_id)) and cell_id not in used_ids:
+            used_ids.add(cell_id)
         else:
             unnamed.append(cell)
 
     for cell in unnamed:
-        cell["id"] = first_free(described(cell).removeprefix("given-"), kept)
-        kept.add(cell["id"])
+        cell["id"] = first_free(described(cell).removeprefix("given-"), used_ids)
+        used_ids.add(cell["id"])
 
 
 def is_name(cell_id: Any) -> bool:
@@ -75,12 +75,12 @@ def is_name(cell_id: Any) -> bool:
 def renamed(cells: list[Any]) -> dict[str, str]:
     """Old id → name, for the cells of a notebook made from an exercise with ids that count; nothing for another notebook."""
     names = _names_by_place(cells)
-    found: dict[str, str] = {}
+    name_of_id: dict[str, str] = {}
     for cell in cells:
         counted = _COUNTED.fullmatch(str(cell.get("id", "")))
         if counted and int(counted[1]) < len(names):
-            found[cell["id"]] = names[int(counted[1])]
-    return found
+            name_of_id[cell["id"]] = names[int(counted[1])]
+    return name_of_id
 
 
 def with_names(nb: Any) -> Any:
@@ -98,9 +98,13 @@ def with_names(nb: Any) -> Any:
 
 def _names_by_place(cells: list[Any]) -> list[str]:
     """The names of the lesson whose answers and checks are in these cells, in the order of the old exercise."""
-    mine = {name for cell in cells if (name := _grade_id(cell))}
-    best = max(_handed_out().values(), key=lambda names: len(mine.intersection(names)), default=[])
-    if mine.intersection(best):
+    names_in_cells = {name for cell in cells if (name := _grade_id(cell))}
+    best = max(
+        _handed_out().values(),
+        key=lambda names: len(names_in_cells.intersection(names)),
+        default=[],
+    )
+    if names_in_cells.intersection(best):
         return best
     return []
 

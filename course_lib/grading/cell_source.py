@@ -40,13 +40,13 @@ def names_in(node: ast.AST) -> list[ast.Name]:
 def short(value: Any) -> str:
     """The value in one line, with its type where that does not show."""
     try:
-        said = cut(without_addresses(" ".join(repr(value).split())))
+        text = cut(without_addresses(" ".join(repr(value).split())))
     except Exception as error:
         return f"a {type(value).__name__} (its repr raised {type(error).__name__})"
-    shows = isinstance(value, str) or said.lower().startswith(type(value).__name__.lower())
+    shows = isinstance(value, str) or text.lower().startswith(type(value).__name__.lower())
     if shows:
-        return said
-    return f"{said} ({type(value).__name__})"
+        return text
+    return f"{text} ({type(value).__name__})"
 
 
 def without_addresses(text: str) -> str:

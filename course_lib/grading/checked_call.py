@@ -39,8 +39,8 @@ def checked_call(frame: FrameType | None, line: int = 0) -> list[str]:
     if call is None:
         return []
 
-    given = [f"with {name} = {short(value)}" for name, value in inputs_of(call, values)]
-    return [cut(ast.unparse(call)), *given]
+    input_lines = [f"with {name} = {short(value)}" for name, value in inputs_of(call, values)]
+    return [cut(ast.unparse(call)), *input_lines]
 
 
 def cell_around(frame: FrameType | None) -> FrameType | None:
@@ -84,8 +84,8 @@ def as_asked(call: ast.Call) -> ast.Call:
     is_by_check = isinstance(call.func, ast.Name) and call.func.id == "check_keeps"
     if not is_by_check or not call.args:
         return call
-    made = ast.Call(call.args[0], call.args[1:], [])
-    return ast.copy_location(made, call)
+    plain_call = ast.Call(call.args[0], call.args[1:], [])
+    return ast.copy_location(plain_call, call)
 
 
 def statements_above(statement: ast.stmt, scope: Scope) -> list[ast.stmt]:
@@ -128,12 +128,12 @@ def inputs_of(call: ast.Call, values: dict[str, Any]) -> list[tuple[str, Any]]:
     arguments = [*call.args, *(keyword.value for keyword in call.keywords)]
     used = [name.id for argument in arguments for name in names_in(argument)]
 
-    found: list[tuple[str, Any]] = []
+    inputs: list[tuple[str, Any]] = []
     for name in dict.fromkeys(used):
         value = values.get(name)
         if name in values and is_plain(value) and has_words(value):
-            found.append((name, value))
-    return found[:MOST_VALUES]
+            inputs.append((name, value))
+    return inputs[:MOST_VALUES]
 
 
 def has_words(value: Any) -> bool:

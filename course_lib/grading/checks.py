@@ -58,8 +58,8 @@ class CheckFailed(AssertionError):
         if got is not _NOT_GIVEN:
             lines.append(("Got", _short(got)))
 
-        told = "\n".join(f"{translate(name) + ':':<10}{text}" for name, text in lines if text)
-        super().__init__("\n" + _CELL_FILE.sub(r"a cell, line \1", told))
+        message = "\n".join(f"{translate(name) + ':':<10}{text}" for name, text in lines if text)
+        super().__init__("\n" + _CELL_FILE.sub(r"a cell, line \1", message))
         self.what, self.why = what, why
 
     def _render_traceback_(self) -> list[str]:
@@ -163,8 +163,8 @@ def check_runs(
             if isinstance(error, kind):
                 why = hint
                 break
-        said = f"{type(error).__name__}: {error}{_place(error)}"
-        raise CheckFailed(what, why, "an answer", said) from error
+        error_text = f"{type(error).__name__}: {error}{_place(error)}"
+        raise CheckFailed(what, why, "an answer", error_text) from error
 
 
 def check_keeps(function: Callable[..., Any], *inputs: Any, why: str = "") -> Any:
@@ -271,16 +271,16 @@ def watch_guards() -> Iterator[list[str]]:
     as there are."""
     from course_lib import events
 
-    said: list[str] = []
+    sentences: list[str] = []
 
     def note(event: events.Event) -> None:
         if isinstance(event, events.GuardFailed):
-            said.append(_failed_guard(event))
+            sentences.append(_failed_guard(event))
         elif isinstance(event, events.GraphBroke):
-            said.append(_break(event.problem))
+            sentences.append(_break(event.problem))
 
     with events.listener(note):
-        yield said
+        yield sentences
 
 
 def _failed_guard(event: Any) -> str:

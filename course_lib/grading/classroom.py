@@ -150,20 +150,20 @@ class Marked:
 def grade(job: Job, tell: Callable[[str], None]) -> Marked:
     """Mark what is not marked yet, and write all that is known."""
     course = lessons(job.root)
-    found = collect(job.folder, course, leave_out=(job.output,))
+    collected = collect(job.folder, course, leave_out=(job.output,))
     references = {lesson.name: without_answers(lesson) for lesson in course}
 
     _folder_for_marks(job.output)
-    found.write(job.output / "collected.csv")
-    submissions, without = found.submissions, set(found.without_a_mark)
+    collected.write(job.output / "collected.csv")
+    submissions, without = collected.submissions, set(collected.without_a_mark)
     if job.anonymous:
         names = Names(job.output)
         without = set(map(names.called, without))
         submissions = names.hide(submissions)
-        if found.told:  # the lines name files, and these name students
+        if collected.told:  # the lines name files, and these name students
             tell("Something was found about the files: collected.csv says what, with names")
     else:
-        for line in found.told:
+        for line in collected.told:
             tell(line)
     items = {item.key: item for item in submissions}
 
@@ -258,15 +258,15 @@ def write_all(output: Path, records: list[dict[str, Any]], corrections: Correcti
 
 def journal(output: Path) -> dict[str, dict[str, Any]]:
     """The last record of each submission; a line that a crash cut short is left out."""
-    found: dict[str, dict[str, Any]] = {}
+    last_records: dict[str, dict[str, Any]] = {}
     book = output / "marks.jsonl"
     for line in book.read_text(encoding="utf-8").splitlines() if book.exists() else ():
         try:
             record = json.loads(line)
-            found[f"{record['student']}/{record['lesson']}"] = record
+            last_records[f"{record['student']}/{record['lesson']}"] = record
         except (ValueError, KeyError, TypeError):
             continue
-    return found
+    return last_records
 
 
 Runs = Callable[[list[tuple[Any, ...]]], Iterable[tuple[Submission, Any]]]

@@ -47,17 +47,17 @@ def main(argv: Sequence[str] | None = None) -> int:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
     except Exception as error:
-        said = sentence(error)
-        if not said:
+        error_text = sentence(error)
+        if not error_text:
             raise
-        print(f"course: {said}", file=sys.stderr)
+        print(f"course: {error_text}", file=sys.stderr)
         return 2
 
 
 def run(words: list[str]) -> int:
-    own = OWN_OPTIONS.get(words[0])
-    if own is not None:
-        return own(argparse.Namespace(arguments=words[1:]))
+    own_command = OWN_OPTIONS.get(words[0])
+    if own_command is not None:
+        return own_command(argparse.Namespace(arguments=words[1:]))
 
     args = parser().parse_args(words)
     return int(args.run(args))

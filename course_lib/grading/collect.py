@@ -143,29 +143,29 @@ def collect(
     whose = Whose(counted, Names.of(course))
     around = whose.names.lesson_in(top.name)  # where the whole download is one lesson's
 
-    found = Collected(download)
+    collected = Collected(download)
     candidates: dict[LessonOfStudent, list[Candidate]] = defaultdict(list)
     closed = {entry.parts for entry in entries if isinstance(entry, Left)}
     look = _Look(whose, course, around, closed)
     for entry in entries:
-        seen = look.at(entry)
-        if isinstance(seen, Candidate):
-            candidates[seen.lesson, seen.owner.key].append(seen)
-        elif seen is not None:
-            found.rows.append(seen)
+        row_or_candidate = look.at(entry)
+        if isinstance(row_or_candidate, Candidate):
+            candidates[row_or_candidate.lesson, row_or_candidate.owner.key].append(row_or_candidate)
+        elif row_or_candidate is not None:
+            collected.rows.append(row_or_candidate)
 
     for missing in _folders_without_notebook(entries, look, candidates):
         candidates[missing.lesson, missing.owner.key].append(missing)
 
     labels = _labels(candidates)
-    found.rows = [_relabelled(row, labels) for row in found.rows]
+    collected.rows = [_relabelled(row, labels) for row in collected.rows]
     for (lesson, key), several in candidates.items():
-        _choose(found, labels[lesson, key], several)
-    found.submissions.sort(key=_by_key)
-    found.rows.sort(key=_by_file)
-    if not found.submissions:
-        raise CourseError(nothing_there(found))
-    return found
+        _choose(collected, labels[lesson, key], several)
+    collected.submissions.sort(key=_by_key)
+    collected.rows.sort(key=_by_file)
+    if not collected.submissions:
+        raise CourseError(nothing_there(collected))
+    return collected
 
 
 def _is_other_file(row: Row) -> bool:
@@ -182,12 +182,12 @@ def _by_file(row: Row) -> str:
 
 def nothing_there(found: Collected) -> str:
     """One sentence for a folder of another layout: what was expected, and what is there."""
-    there = [str(row) for row in found.rows if not row.harmless][:5] or ["no files"]
+    first_rows = [str(row) for row in found.rows if not row.harmless][:5] or ["no files"]
     rest = len([row for row in found.rows if not row.harmless]) - 5
     more = f"; and {rest} more" if rest > 0 else ""
     return (
         f"{found.download} holds no submission. Expected: STUDENT/NN_name/NN_name.ipynb, or a download of Canvas, Moodle, "
-        f"Blackboard or Brightspace, as a folder or a zip. Found: {'; '.join(there)}{more}"
+        f"Blackboard or Brightspace, as a folder or a zip. Found: {'; '.join(first_rows)}{more}"
     )
 
 
@@ -227,8 +227,8 @@ class _Look:
         owner = self.whose.owner(parts)
         if owner is None:
             return True
-        there = [name for name in self.whose.children[parts[:-1]] if NOTEBOOK.search(name)]
-        owners = [self.whose.owner((*parts[:-1], name)) for name in there]
+        notebook_names = [name for name in self.whose.children[parts[:-1]] if NOTEBOOK.search(name)]
+        owners = [self.whose.owner((*parts[:-1], name)) for name in notebook_names]
         return any(other is not None and other.key == owner.key for other in owners)
 
     def _empty(self, entry: Folder) -> Row | None:
@@ -265,10 +265,15 @@ class _Look:
 
     def _lesson(self, parts: Parts, ids: set[str]) -> tuple[str, str]:
         """The lesson, and a note where the name says one and the cells another."""
-        named, inside = self.whose.lesson(parts), self._lesson_of_cells(ids)
-        if named and inside and inside != named:
-            return inside, f"Its name says {named}, its cells are those of {inside}."
-        return named or inside or self.around or self.whose.lesson_by_number(parts), ""
+        lesson_of_name, lesson_of_cells = self.whose.lesson(parts), self._lesson_of_cells(ids)
+        if lesson_of_name and lesson_of_cells and lesson_of_cells != lesson_of_name:
+            return (
+                lesson_of_cells,
+                f"Its name says {lesson_of_name}, its cells are those of {lesson_of_cells}.",
+            )
+        return lesson_of_name or lesson_of_cells or self.around or self.whose.lesson_by_number(
+            parts
+        ), ""
 
     def _lesson_of_cells(self, ids: set[str]) -> str:
         """The one lesson whose graded cells these are; "" if there is none, or more than one."""
@@ -330,8 +335,8 @@ def _folders_without_notebook(
         owner, lesson = whose.owner(parts), whose.names.lesson_in(parts[-1])
         if owner is None or (lesson, owner.key) in candidates or parts in filled:
             continue
-        inside = list(whose.children.get(parts, ()))
-        holds = f" It holds {', '.join(inside[:4])}." if inside else ""
+        file_names = list(whose.children.get(parts, ()))
+        holds = f" It holds {', '.join(file_names[:4])}." if file_names else ""
         why = f"There is no {lesson}.ipynb in the submission.{holds}"
         yield Candidate(parts, owner, lesson, 0.0, None, why)
 
@@ -394,8 +399,8 @@ def _choose(found: Collected, student: str, several: list[Candidate]) -> None:
         found.pieces[item.key] = best.piece
 
     others = [one for one in several if one is not best]
-    said = " ".join(_notes(best, others, student))
-    found.rows.append(Row(student, best.lesson, best.file, best.text is not None, said))
+    note = " ".join(_notes(best, others, student))
+    found.rows.append(Row(student, best.lesson, best.file, best.text is not None, note))
     for one in others:
         why = one.trouble or f"{best.file} is newer and counts."
         found.rows.append(Row(student, one.lesson, one.file, False, why))

@@ -64,8 +64,8 @@ def start(lesson: Lesson) -> Done:
 
             keep_base(lesson, handed_out(lesson))
             fresh = to_text(as_copy(handed_out(lesson)))
-            made = writing.write_new(lesson.copy, fresh.encode())
-            done.word = "made" if made else "there"
+            is_new = writing.write_new(lesson.copy, fresh.encode())
+            done.word = "made" if is_new else "there"
         done.said += fetch_from_exercises(lesson)
         return done
 
@@ -91,27 +91,27 @@ def update(lesson: Lesson) -> Done:
     if not lesson.copy.is_file() and work_in_exercises(lesson):
         return start(lesson)
     with writing.alone(lesson.work):
-        said = fetch_from_exercises(lesson) if lesson.copy.is_file() else []
-        seen = writing.Seen.of(lesson.copy)
-        if seen.data is None:
+        sentences = fetch_from_exercises(lesson) if lesson.copy.is_file() else []
+        file_before = writing.Seen.of(lesson.copy)
+        if file_before.data is None:
             raise CourseError(
                 is_lost(lesson)
                 or f"There is no {lesson.shown(lesson.copy)} to update: `course start {lesson.number}` makes it."
             )
 
-        mine, exercise = read_copy(lesson), handed_out(lesson)
+        copy, exercise = read_copy(lesson), handed_out(lesson)
         theirs = as_copy(exercise)
-        base = base_of(lesson, mine)
-        merged = merge(as_copy(base) if base is not None else None, theirs, mine)
-        current = same_cells(merged.nb, mine) and release_of(mine) == release_of(theirs)
+        base = base_of(lesson, copy)
+        merged = merge(as_copy(base) if base is not None else None, theirs, copy)
+        current = same_cells(merged.nb, copy) and release_of(copy) == release_of(theirs)
         if current:
-            return Done(lesson, "current", said)
+            return Done(lesson, "current", sentences)
         # the base first: a copy names its release, so a crash between the two leaves a pair that
         # fits
         keep_base(lesson, exercise)
-        write_kept(lesson, seen, merged.nb, "update")
+        write_kept(lesson, file_before, merged.nb, "update")
 
-        return Done(lesson, "updated", [*said, *_sentences(lesson, merged)])
+        return Done(lesson, "updated", [*sentences, *_sentences(lesson, merged)])
 
 
 def has_update(lesson: Lesson) -> bool:
@@ -119,16 +119,16 @@ def has_update(lesson: Lesson) -> bool:
 
     An unreadable copy says no."""
     try:
-        mine = read(lesson.copy)
+        copy = read(lesson.copy)
     except CourseError:
         return False
-    return release_of(mine) != release_of(handed_out(lesson))
+    return release_of(copy) != release_of(handed_out(lesson))
 
 
 def _sentences(lesson: Lesson, merged: Merged) -> list[str]:
-    said = []
+    sentences = []
     if merged.answers:
-        said.append(f"your answers stay: {some_names(merged.answers)}")
+        sentences.append(f"your answers stay: {some_names(merged.answers)}")
 
     for words, names in (
         ("changed by the course", merged.changed),
@@ -137,12 +137,12 @@ def _sentences(lesson: Lesson, merged: Merged) -> list[str]:
         ("no part of the course any more", merged.gone),
     ):
         if names:
-            said.append(f"{words}: {some_names(names)}")
+            sentences.append(f"{words}: {some_names(names)}")
 
-    said += merged.said
-    said.append(
+    sentences += merged.said
+    sentences.append(
         "If it is open in JupyterLab: File > Reload Notebook from Disk. "
         f"`course undo {lesson.number}` takes this back."
     )
 
-    return said
+    return sentences

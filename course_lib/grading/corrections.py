@@ -44,9 +44,9 @@ class Correction:
 
     def over(self, mark: dict[str, Any]) -> dict[str, Any]:
         """The checks' mark with this one put over it."""
-        said = self.reason or mark["reason"].strip()
+        reason_of_checks = self.reason or mark["reason"].strip()
         by_hand = f"Corrected by hand: {self.points:g} in place of {mark['points']:g} points."
-        reason = "\n".join(filter(None, (by_hand, said)))
+        reason = "\n".join(filter(None, (by_hand, reason_of_checks)))
         return {**mark, "points": self.points, "reason": reason}
 
 
@@ -80,9 +80,9 @@ class Corrections:
             else:
                 self.by_key[one.key] = one
 
-        kept = self._keep(table)
+        backup = self._keep(table)
         word = "mark" if len(new) == 1 else "marks"
-        tell(f"grades.csv was changed by hand: {len(new)} {word} corrected; it is kept as {kept}")
+        tell(f"grades.csv was changed by hand: {len(new)} {word} corrected; it is kept as {backup}")
         if new:
             self._store()
 
@@ -94,9 +94,9 @@ class Corrections:
     def _keep(self, table: Path) -> Path:
         place = self.output / ".earlier"
         place.mkdir(exist_ok=True)
-        kept = place / f"grades.{1 + sum(1 for _ in place.iterdir())}.csv"
-        shutil.copy2(table, kept)
-        return kept
+        backup = place / f"grades.{1 + sum(1 for _ in place.iterdir())}.csv"
+        shutil.copy2(table, backup)
+        return backup
 
     def _store(self) -> None:
         rows = [vars(self.by_key[key]) for key in sorted(self.by_key)]
@@ -115,8 +115,8 @@ class Corrections:
 
     def without_a_mark(self, records: Iterable[Record]) -> list[str]:
         """Corrections for which nothing is marked: a name that was written in another way."""
-        there = {_key_of(record, mark) for record in records for mark in record["marks"]}
-        return ["/".join(key) for key in sorted(self.by_key) if key not in there]
+        marked_keys = {_key_of(record, mark) for record in records for mark in record["marks"]}
+        return ["/".join(key) for key in sorted(self.by_key) if key not in marked_keys]
 
     def remember(self) -> None:
         """Call it before `grades.csv` is written again: what was written last is not a teacher's change."""
@@ -141,7 +141,7 @@ def _changed(table: Path, written: Path) -> list[Correction]:
     # a spreadsheet makes 7 of a student's number 007
     short = {(_short(key[0]), *key[1:]): key for key in before}
 
-    found = []
+    corrections = []
     for row in read_table(table, GRADES, about):
         key = _row_key(row)
         if key not in before:
@@ -153,8 +153,8 @@ def _changed(table: Path, written: Path) -> list[Correction]:
         other_words = _letters(one.reason) != _letters(was.reason)
         if one.points != was.points or other_words:
             reason = one.reason if other_words else ""
-            found.append(Correction(*key, one.points, reason))
-    return found
+            corrections.append(Correction(*key, one.points, reason))
+    return corrections
 
 
 def _row_key(row: dict[str, str]) -> Key:

@@ -95,19 +95,19 @@ def write_file(
     """Write one file, or the new one beside it where the learner changed it. Returns the name it got."""
     target = folder / name
     target.parent.mkdir(parents=True, exist_ok=True)
-    seen = Seen.of(target)
+    file_before = Seen.of(target)
 
-    if seen.data is None:
-        write(seen, data)
+    if file_before.data is None:
+        write(file_before, data)
         done.new.append(name)
         return name
 
-    if seen.data == data:
+    if file_before.data == data:
         done.same.append(name)
         return name
 
-    if digest(seen.data) == remembered.get(name):
-        write(seen, data)
+    if digest(file_before.data) == remembered.get(name):
+        write(file_before, data)
         done.replaced.append(name)
         return name
 
@@ -118,15 +118,15 @@ def write_file(
 
 def course_files(origin: Path) -> list[Path]:
     """The notebooks and texts of the course; nothing that an editor left beside them."""
-    found = []
+    files = []
 
     for folder in FOLDERS:
         for path in sorted((origin / folder).rglob("*")):
             hidden = any(part.startswith(".") for part in path.relative_to(origin).parts)
             if path.suffix in KINDS and path.is_file() and not hidden:
-                found.append(path)
+                files.append(path)
 
-    return found
+    return files
 
 
 def beside(name: str) -> str:
@@ -138,13 +138,13 @@ def beside(name: str) -> str:
 def memory_of(folder: Path) -> dict[str, str]:
     """Digests of the files that were written here before; a memory that cannot be read counts as none."""
     try:
-        said = json.loads((folder / MEMORY).read_text(encoding="utf-8"))
+        content = json.loads((folder / MEMORY).read_text(encoding="utf-8"))
     except (OSError, ValueError):
         return {}
 
-    if not isinstance(said, dict):
+    if not isinstance(content, dict):
         return {}
-    return {name: value for name, value in said.items() if isinstance(value, str)}
+    return {name: value for name, value in content.items() if isinstance(value, str)}
 
 
 def digest(data: bytes) -> str:

@@ -86,11 +86,11 @@ class Grades:
     @property
     def exercises(self) -> dict[tuple[str, str], list[Row]]:
         """(lesson, name for grading) → its rows, in the course's order."""
-        found: dict[tuple[str, str], list[Row]] = defaultdict(list)
+        rows_of_exercise: dict[tuple[str, str], list[Row]] = defaultdict(list)
         for row in self.rows:
-            found[row.lesson, row.grade_id].append(row)
+            rows_of_exercise[row.lesson, row.grade_id].append(row)
         lessons = sorted({row.lesson for row in self.rows})
-        return dict(sorted(found.items(), key=lambda item: lessons.index(item[0][0])))
+        return dict(sorted(rows_of_exercise.items(), key=lambda item: lessons.index(item[0][0])))
 
     @property
     def out_of(self) -> float:
@@ -135,24 +135,29 @@ def pass_rates(grades: Grades) -> Picture:
     label = max(text_width(name) for name, *_ in rates) * 1.1 + 12
     svg = Svg(label + LONGEST + 150, STEP * len(rates) + 8)
 
-    for i, (name, passed, there) in enumerate(rates):
-        y, few = 4 + STEP * i, 2 * passed < there
+    for i, (name, passed, handed_in) in enumerate(rates):
+        y, few = 4 + STEP * i, 2 * passed < handed_in
         svg.text(label - 10, y + 14, name, anchor="end")
         svg.box(
             label,
             y,
-            max(2.0, LONGEST * passed / there),
+            max(2.0, LONGEST * passed / handed_in),
             STEP - 8,
             "break" if few else "scheduling",
             radius=3,
             strength=0.45,
         )
-        svg.text(label + LONGEST + 8, y + 14, f"{percent(passed, there)}, {passed} of {there}")
+        svg.text(
+            label + LONGEST + 8, y + 14, f"{percent(passed, handed_in)}, {passed} of {handed_in}"
+        )
 
     svg.path(f"M{label + LONGEST / 2:.0f} 0 V{svg.height:.0f}", line=1, opacity=0.5, dashed=True)
     fewest = min(rates, key=lambda each: each[1] / each[2])[0]
     caption = f"Full points, of those who handed the lesson in. Left of the dashed line: fewer than half. Fewest: {fewest}"
-    rows = [(name, percent(passed, there), f"{passed} of {there}") for name, passed, there in rates]
+    rows = [
+        (name, percent(passed, handed_in), f"{passed} of {handed_in}")
+        for name, passed, handed_in in rates
+    ]
     alt = "Who solved it: " + "; ".join(f"{name} {share}" for name, share, _ in rows) + "."
 
     return Picture(svg.framed(alt), caption, alt, columns(rows, ("exercise", "full points", "")))
@@ -180,7 +185,7 @@ def wrong_answers(grades: Grades, least: int = 2) -> Picture:
         ((who, *key) for key, who in shared.items() if len(who) >= least),
         key=lambda each: (-len(each[0]), each[1:]),
     )
-    data = [(len(who), exercise, said, some(who)) for who, exercise, said in often]
+    data = [(len(who), exercise, message, some(who)) for who, exercise, message in often]
     caption = f"Wrong answers that at least {least} students share. One sentence in front of the class saves all of them."
 
     return table(

@@ -43,7 +43,8 @@ def example(lessons: list[Lesson], students: int, path: Path, seed: int = 0) -> 
         ]
         for name in handed_in:
             marks = [
-                mark(cell, said, skill[name] + dice.gauss(0, 0.7), dice) for cell, said in cells
+                mark(cell, messages, skill[name] + dice.gauss(0, 0.7), dice)
+                for cell, messages in cells
             ]
             records.append({"student": name, "lesson": lesson.name, "marks": marks})
 
@@ -77,7 +78,7 @@ def reasons(cell: GradedCell) -> list[str]:
     """What the visible checks of a cell say when they fail, as far as it stands in them word for
     word."""
     visible = cell.source.split(f"### {BEGIN_HIDDEN}")[0]
-    said = []
+    messages = []
 
     for node in ast.walk(ast.parse(visible)):
         if (
@@ -93,6 +94,6 @@ def reasons(cell: GradedCell) -> list[str]:
             if given and len(words := [word for word in given if isinstance(word, str)]) == len(
                 given
             ):
-                said.append(str(CheckFailed(*words)))
+                messages.append(str(CheckFailed(*words)))
 
-    return said or ["It ran longer than 120 seconds and was stopped."]
+    return messages or ["It ran longer than 120 seconds and was stopped."]

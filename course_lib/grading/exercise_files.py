@@ -20,18 +20,18 @@ def generate(lesson: Lesson) -> bool:
     Raises CourseError for a file with a learner's answers in it: it is not written over."""
     data = exercise_text(lesson).encode()
     with writing.alone(lesson.work):
-        seen = writing.Seen.of(lesson.exercise)
-        if seen.data == data:
+        file_before = writing.Seen.of(lesson.exercise)
+        if file_before.data == data:
             return False
 
-        if there := work_in_exercises(lesson):
+        if answers_written := work_in_exercises(lesson):
             raise CourseError(
-                f"{lesson.shown(lesson.exercise)} has work in it ({', '.join(there)}): "
+                f"{lesson.shown(lesson.exercise)} has work in it ({', '.join(answers_written)}): "
                 f"`course start {lesson.number}` moves it to {lesson.shown(lesson.copy)}, then run this again."
             )
 
         lesson.exercise.parent.mkdir(parents=True, exist_ok=True)
         if not exercise_is_untouched(lesson):
-            history.keep(lesson, seen, "exercises")
-        writing.write(seen, data)
+            history.keep(lesson, file_before, "exercises")
+        writing.write(file_before, data)
     return True

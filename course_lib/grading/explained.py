@@ -164,14 +164,14 @@ def inputs(tree: ast.Module, statement: ast.stmt, step: Step) -> list[tuple[str,
     ]
     named = [name.id for loop in loops for name in names_in(loop.target)]
     named += [name.id for name in names_in(statement) if isinstance(name.ctx, ast.Load)]
-    values, found = step.values, []
+    values, names_and_values = step.values, []
 
     for name in dict.fromkeys(named):
         value = values.get(name)
         if name in values and not callable(value) and not isinstance(value, type(sys)):
-            found.append((name, value))
+            names_and_values.append((name, value))
 
-    return found[:MOST_NAMES]
+    return names_and_values[:MOST_NAMES]
 
 
 # ---- what its parts gave --------------------------------------------------------------------------------------------
@@ -179,18 +179,18 @@ def inputs(tree: ast.Module, statement: ast.stmt, step: Step) -> list[tuple[str,
 
 def parts(tree: ast.Module, statement: ast.stmt, step: Step) -> list[tuple[str, Any]]:
     """The parts of the expression that failed, with what each of them gives."""
-    found: list[tuple[str, Any]] = []
+    texts_and_values: list[tuple[str, Any]] = []
     for part in parts_of(failed(tree, step) or statement, statement):
         simple = not any(isinstance(one, ast.NamedExpr | ast.Await) for one in ast.walk(part))
         if isinstance(part, ast.Constant | ast.Name | ast.GeneratorExp | ast.Lambda) or not simple:
             continue  # a name's value is told already
         try:
             code = compile(ast.Expression(part), "<part of a check>", "eval")
-            found.append((cut(ast.unparse(part)), eval(code, step.values)))
+            texts_and_values.append((cut(ast.unparse(part)), eval(code, step.values)))
         except Exception:
             continue
 
-    return found
+    return texts_and_values
 
 
 def failed(tree: ast.Module, step: Step) -> ast.AST | None:

@@ -49,15 +49,15 @@ def static_complaints(lesson: Lesson) -> list[str]:
         return [str(error)]
 
     solution = read(lesson.solution)
-    said = malformed(solution) + leaks(solution, exercise_from(solution))
+    complaints = malformed(solution) + leaks(solution, exercise_from(solution))
     if not lesson.exercise.is_file():
-        said.append("there is no exercise notebook: run `make exercises`")
+        complaints.append("there is no exercise notebook: run `make exercises`")
     elif lesson.exercise.read_text(encoding="utf-8") != fresh and not solved_by_a_learner(lesson):
-        said.append(
+        complaints.append(
             "the exercise is stale: it is not what its solution gives. Edit the solution, then `make exercises`"
         )
 
-    return [f"{lesson}: {text}" for text in said]
+    return [f"{lesson}: {text}" for text in complaints]
 
 
 def solved_by_a_learner(lesson: Lesson) -> bool:
@@ -74,29 +74,34 @@ def solved_by_a_learner(lesson: Lesson) -> bool:
 
 def only_answers_differ(lesson: Lesson) -> bool:
     """Whether all that the course gives stands in the file as it was handed out."""
-    given = {cell.id: cell.source for cell in handed_out(lesson).cells if not is_solution(cell)}
-    return given.items() <= {cell.id: cell.source for cell in read(lesson.exercise).cells}.items()
+    sources_of_course = {
+        cell.id: cell.source for cell in handed_out(lesson).cells if not is_solution(cell)
+    }
+    return (
+        sources_of_course.items()
+        <= {cell.id: cell.source for cell in read(lesson.exercise).cells}.items()
+    )
 
 
 def running_complaints(lesson: Lesson, limits: Limits | None = None) -> list[str]:
     """What only shows when the reference and the untouched exercise are run."""
     solution = read(lesson.solution)
-    said = reference_fails(solution, lesson, limits) + free_marks(
+    complaints = reference_fails(solution, lesson, limits) + free_marks(
         exercise_from(solution), lesson, limits
     )
-    return [f"{lesson}: {text}" for text in said]
+    return [f"{lesson}: {text}" for text in complaints]
 
 
 def malformed(solution: Notebook) -> list[str]:
     """Each checks cell has points and hidden tests, is locked, and follows an answer cell of its own."""
-    said, answers, ids = [], 0, []
+    complaints, answers, ids = [], 0, []
     for cell in solution.cells:
         about = grading_metadata(cell)
         ids += [about["grade_id"]] if about else []
         if is_solution(cell):
             answers += 1
             if cell.cell_type == "code" and BEGIN_SOLUTION not in cell.source:
-                said.append(
+                complaints.append(
                     f"{about['grade_id']} has no {BEGIN_SOLUTION}: the exercise would show the answer"
                 )
         elif is_checks(cell):
@@ -110,15 +115,15 @@ def malformed(solution: Notebook) -> list[str]:
                 ).strip(),
                 "follows no answer cell": answers == 0,
             }
-            said += [f"{name} {what}" for what, is_wrong in wrong.items() if is_wrong]
+            complaints += [f"{name} {what}" for what, is_wrong in wrong.items() if is_wrong]
             answers = 0
 
-    said += [
+    complaints += [
         f"two cells are called {name}"
         for name in sorted({name for name in ids if ids.count(name) > 1})
     ]
 
-    return said
+    return complaints
 
 
 def leaks(solution: Notebook, exercise: Notebook) -> list[str]:
@@ -131,19 +136,19 @@ def leaks(solution: Notebook, exercise: Notebook) -> list[str]:
         if _is_telling(line)
     }
     shown = "\n".join(cell.source for cell in exercise.cells)
-    said = [
+    complaints = [
         f"the exercise shows a line of the solution or of a hidden test: {line}"
         for line in sorted(secret)
         if line in shown
     ]
-    said += [
+    complaints += [
         f"the exercise still says {mark}"
         for mark in (BEGIN_SOLUTION, BEGIN_HIDDEN)
         if mark in shown
     ]
-    said += ["the exercise holds outputs" for cell in exercise.cells if cell.get("outputs")]
+    complaints += ["the exercise holds outputs" for cell in exercise.cells if cell.get("outputs")]
 
-    return said
+    return complaints
 
 
 def reference_fails(solution: Notebook, lesson: Lesson, limits: Limits | None = None) -> list[str]:
@@ -159,7 +164,7 @@ def reference_fails(solution: Notebook, lesson: Lesson, limits: Limits | None = 
 def free_marks(exercise: Notebook, lesson: Lesson, limits: Limits | None = None) -> list[str]:
     """With nothing written no checks cell passes, and nothing raises but a stub's own sentence."""
     runs = {run.index: run for run in run_notebook(exercise, lesson.solution.parent, limits)}
-    said = [
+    complaints = [
         f"{cell.grade_id} passes with nothing written"
         for cell in graded_cells(exercise)
         if runs[cell.index].ok
@@ -170,33 +175,33 @@ def free_marks(exercise: Notebook, lesson: Lesson, limits: Limits | None = None)
             run.ename == "NotImplementedError" and run.evalue.startswith(FRIENDLY)
         ):
             name = grading_metadata(exercise.cells[run.index]).get("grade_id", f"cell {run.index}")
-            said.append(
+            complaints.append(
                 f"untouched, {name} ends with {run.ename or run.outcome}: {run.evalue or 'no message'}"
             )
 
-    return said
+    return complaints
 
 
 def _between(source: str, begin: str, end: str) -> list[str]:
     """The lines inside the marked regions of a cell."""
-    inside, found = False, []
+    in_region, lines_inside = False, []
     for line in source.splitlines():
         if begin in line:
-            inside = True
+            in_region = True
         elif end in line:
-            inside = False
-        elif inside:
-            found.append(line)
-    return found
+            in_region = False
+        elif in_region:
+            lines_inside.append(line)
+    return lines_inside
 
 
 def _without(source: str, begin: str, end: str) -> str:
     """The lines outside the marked regions of a cell."""
-    inside = set(_between(source, begin, end))
+    lines_inside = set(_between(source, begin, end))
     return "\n".join(
         line
         for line in source.splitlines()
-        if line not in inside and begin not in line and end not in line
+        if line not in lines_inside and begin not in line and end not in line
     )
 
 

@@ -95,9 +95,9 @@ def fill(export: Path, grades: Path, output: Path, written: Path | None = None) 
     real = real_names(grades.parent)
     points = {real.get(student, student): marks for student, marks in points.items()}
 
-    students, said = matched(rows, platform, points)
+    students, notes = matched(rows, platform, points)
     columns, more = columns_for(rows, platform, possible_points(grades))
-    said += more
+    notes += more
 
     marks = 0
     for student, number in students.items():
@@ -106,7 +106,7 @@ def fill(export: Path, grades: Path, output: Path, written: Path | None = None) 
                 rows[number][columns[lesson]] = f"{earned:g}"
                 marks += 1
     write_rows(output, rows)
-    return Filled(platform.name, marks, len(students), tuple(said))
+    return Filled(platform.name, marks, len(students), tuple(notes))
 
 
 # ---- reading
@@ -205,48 +205,48 @@ def matched(
                 fits[key_of(name)].add(number)
     fits.pop("", None)
 
-    found: dict[str, int] = {}
-    said = []
-    taken: dict[int, str] = {}
+    row_of_student: dict[str, int] = {}
+    notes = []
+    student_of_row: dict[int, str] = {}
     for student in students:
         numbers = fits.get(key_of(student), set())
         if len(numbers) != 1:
             why = "no row" if not numbers else f"{len(numbers)} rows"
-            said.append(
+            notes.append(
                 f"{student}: {why} of the gradebook fits this name; the marks are not in it"
             )
             continue
         (number,) = numbers
-        if number in taken:
-            said.append(
-                f"{student}: the row has the marks of {taken[number]} already; these are not in it"
+        if number in student_of_row:
+            notes.append(
+                f"{student}: the row has the marks of {student_of_row[number]} already; these are not in it"
             )
             continue
-        found[student], taken[number] = number, student
-    return found, said
+        row_of_student[student], student_of_row[number] = number, student
+    return row_of_student, notes
 
 
 def columns_for(
     rows: list[list[str]], platform: Platform, possible: dict[str, float]
 ) -> tuple[dict[str, int], list[str]]:
     """Lesson → the number of its column. Where the platform allows it, a column that is missing is put behind the others."""
-    found, said = {}, []
+    column_of_lesson, notes = {}, []
     for lesson in sorted(possible):
         fitting = [n for n, name in enumerate(rows[0]) if is_column_of(name, lesson)]
         if len(fitting) > 1:
             names = ", ".join(rows[0][n] for n in fitting)
-            said.append(f"{lesson}: several columns fit ({names}); its marks are in none")
+            notes.append(f"{lesson}: several columns fit ({names}); its marks are in none")
         elif fitting:
-            found[lesson] = fitting[0]
+            column_of_lesson[lesson] = fitting[0]
         elif platform.takes_new_columns:
             add_column(rows, lesson, possible[lesson])
-            found[lesson] = len(rows[0]) - 1
-            said.append(f"{lesson}: a new column; {platform.name} will ask whether to make it")
+            column_of_lesson[lesson] = len(rows[0]) - 1
+            notes.append(f"{lesson}: a new column; {platform.name} will ask whether to make it")
         else:
-            said.append(
+            notes.append(
                 f"{lesson}: the gradebook has no column for it; make a grade item '{lesson}' in {platform.name}, and export again"
             )
-    return found, said
+    return column_of_lesson, notes
 
 
 def is_column_of(heading: str, lesson: str) -> bool:

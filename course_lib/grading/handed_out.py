@@ -85,8 +85,8 @@ def base_of(lesson: Lesson, mine: Notebook) -> Notebook | None:
     release = release_of(mine)
     if release is not None:
         path = _base_path(lesson, release)
-        if path.is_file() and (found := readable(path)) is not None:
-            return found
+        if path.is_file() and (exercise := readable(path)) is not None:
+            return exercise
         return next((nb for nb in _in_git(lesson) if release_of(nb) == release), None)
     texts = {cell.source for cell in as_copy(mine).cells}
     best, most = None, 0

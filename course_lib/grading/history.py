@@ -62,12 +62,12 @@ def folder(lesson: Lesson) -> Path:
 
 def versions(lesson: Lesson) -> list[Version]:
     """What is kept of a lesson, the oldest first."""
-    found = []
+    kept_versions = []
     for path in folder(lesson).glob("*.ipynb"):
         if parts := _NAME.fullmatch(path.name):
             when = datetime.strptime(parts["when"], "%Y%m%dT%H%M%SZ").replace(tzinfo=UTC)
-            found.append(Version(path, int(parts["number"]), when, parts["why"]))
-    return sorted(found, key=_number)
+            kept_versions.append(Version(path, int(parts["number"]), when, parts["why"]))
+    return sorted(kept_versions, key=_number)
 
 
 def keep(lesson: Lesson, seen: writing.Seen, why: str) -> None:
@@ -75,14 +75,14 @@ def keep(lesson: Lesson, seen: writing.Seen, why: str) -> None:
 
     Where the newest version says the same, it only gets the new reason: what a learner undoes is the command that wrote.
     """
-    there = versions(lesson)
+    kept_versions = versions(lesson)
     if seen.data is None:
         return
-    if there and there[-1].path.read_bytes() == seen.data:
+    if kept_versions and kept_versions[-1].path.read_bytes() == seen.data:
         if why not in _STAYS:
-            _rename(there[-1], why)
+            _rename(kept_versions[-1], why)
         return
-    number = there[-1].number + 1 if there else 1
+    number = kept_versions[-1].number + 1 if kept_versions else 1
     name = f"{number:06d}-{datetime.now(UTC):%Y%m%dT%H%M%SZ}-{why}.ipynb"
     writing.write_new(folder(lesson) / name, seen.data)
     _prune(lesson)
@@ -145,9 +145,9 @@ def undo(lesson: Lesson, number: int | None = None) -> Version:
 
 
 def _chosen(lesson: Lesson, number: int | None, now: writing.Seen) -> Version:
-    there = versions(lesson)
+    kept_versions = versions(lesson)
     if number is not None:
-        chosen = [version for version in there if version.number == number]
+        chosen = [version for version in kept_versions if version.number == number]
         if not chosen:
             raise CourseError(
                 f"There is no version {number} of {lesson}: `course undo {lesson.number} --list` shows all."
@@ -155,8 +155,8 @@ def _chosen(lesson: Lesson, number: int | None, now: writing.Seen) -> Version:
         return chosen[0]
 
     # what stood under exercises/ was another file
-    mine = [version for version in reversed(there) if version.why != "exercises"]
-    other = [version for version in mine if version.path.read_bytes() != now.data]
+    copies = [version for version in reversed(kept_versions) if version.why != "exercises"]
+    other = [version for version in copies if version.path.read_bytes() != now.data]
     # a spoilt file that an earlier undo replaced is kept, but nobody wants it back
     other = [version for version in other if _is_readable(version.path)] or other
     # a copy that is gone or spoilt: what was saved last is wanted, whoever saved it
@@ -201,14 +201,14 @@ def _too_many(lesson: Lesson) -> list[Version]:
 
 def _beyond_the_room(newest_first: list[Version]) -> list[Version]:
     """Those behind the newest ones, where they are too many or too large together."""
-    found = []
+    versions_to_drop = []
     used = 0
     for place, version in enumerate(newest_first):
         used += version.path.stat().st_size
         is_too_much = place >= NEWEST or used > ROOM
         if place >= ALWAYS and is_too_much:
-            found.append(version)
-    return found
+            versions_to_drop.append(version)
+    return versions_to_drop
 
 
 def _number(version: Version) -> int:

@@ -52,7 +52,7 @@ class Switch:
 
 def switches() -> list[Switch]:
     """Every switch that is kept. Those of torch are there once torch is imported."""
-    found = [
+    all_switches = [
         Switch(sys.getrecursionlimit, sys.setrecursionlimit),
         Switch(gc.isenabled, _put_gc),
         Switch(sys.gettrace, sys.settrace),
@@ -67,11 +67,11 @@ def switches() -> list[Switch]:
     if "numpy" in sys.modules:
         import numpy as np
 
-        found.append(Switch(np.geterr, _put_numpy_errors))
-        found.append(Switch(np.random.get_state, np.random.set_state, stream=True))
+        all_switches.append(Switch(np.geterr, _put_numpy_errors))
+        all_switches.append(Switch(np.random.get_state, np.random.set_state, stream=True))
     if "torch" in sys.modules:
-        found += torch_switches()
-    return found
+        all_switches += torch_switches()
+    return all_switches
 
 
 def torch_switches() -> list[Switch]:
@@ -330,14 +330,14 @@ class Keeper:
             if value is not self.seen.get(name, _NOTHING)
         }
         # a cell may bind the same object anew; one that failed on the way did not come to all
-        again = {name for name in ended.binds if name in self.names}
+        rebound_names = {name for name in ended.binds if name in self.names}
         if ended.role in ("given", "checks"):
             # of the learner's names only what both imported is the course's, too: it is the same thing
             both = {name for name in ended.defines if _is_imported(self.names.get(name))}
-            theirs = again - (self.mine.keys() - both)
+            theirs = rebound_names - (self.mine.keys() - both)
             self.note_course(changed | theirs, ended)
         else:
-            self.note_learner(changed | again, ended)
+            self.note_learner(changed | rebound_names, ended)
 
     def note_course(self, changed: set[str], ended: Ended) -> None:
         for name in changed:
@@ -426,10 +426,10 @@ class Keeper:
 
     def look_at_switches(self) -> None:
         """What is new (torch was imported since) counts as the course's."""
-        found = switches()
-        if len(found) > len(self.switches):
-            self.switches, old = found, self.wanted
-            now = {n: _got(switch) for n, switch in enumerate(found)}
+        all_switches = switches()
+        if len(all_switches) > len(self.switches):
+            self.switches, old = all_switches, self.wanted
+            now = {n: _got(switch) for n, switch in enumerate(all_switches)}
             self.wanted = now if len(old) != len(now) else old
 
     def put_switches(self) -> None:

@@ -71,15 +71,15 @@ class Saves:
         before = self.last.get(file, window)
         self.last[file] = window
 
-        seen = Seen.of(lesson.copy)
-        if not changes_text(seen.data, content):
+        file_before = Seen.of(lesson.copy)
+        if not changes_text(file_before.data, content):
             return
 
         # Another window had saved it last: this save may write over work that the window has never
         # seen.
         why = "save" if window == before else "window"
         with alone(lesson.work, PATIENCE):
-            keep(lesson, seen, why)
+            keep(lesson, file_before, why)
 
 
 def lesson_of(file: Path) -> Any:
@@ -137,8 +137,8 @@ def install(prefix: str = sys.prefix) -> Path:
     so."""
     path = Path(prefix, "etc", "jupyter", "jupyter_server_config.d", "course_lib.json")
     path.parent.mkdir(parents=True, exist_ok=True)
-    told = {"ServerApp": {"jpserver_extensions": {MODULE: True}}}
-    path.write_text(json.dumps(told, indent=1) + "\n", encoding="utf-8")
+    config = {"ServerApp": {"jpserver_extensions": {MODULE: True}}}
+    path.write_text(json.dumps(config, indent=1) + "\n", encoding="utf-8")
     return path
 
 

@@ -89,12 +89,12 @@ def read_copy(lesson: Lesson) -> Notebook:
     try:
         return read(lesson.copy)
     except CourseError as problem:
-        said = str(problem).replace(str(lesson.copy), lesson.shown(lesson.copy))
+        message = str(problem).replace(str(lesson.copy), lesson.shown(lesson.copy))
         if history.of_lab(lesson):
-            said += f" Or take what JupyterLab had saved before: `course undo {lesson.number}`."
+            message += f" Or take what JupyterLab had saved before: `course undo {lesson.number}`."
         elif history.versions(lesson):
-            said += f" Or take the last kept version: `course undo {lesson.number}`."
-        raise CourseError(said) from None
+            message += f" Or take the last kept version: `course undo {lesson.number}`."
+        raise CourseError(message) from None
 
 
 def work_in_exercises(lesson: Lesson) -> list[str]:

@@ -69,8 +69,8 @@ def line_of_the_answer(said: str, cells: Sequence[Cell]) -> str:
     written = [one for cell in cells for one in functions_of(cell)]
     is_none = "NoneType" in said or re.search(r"(?m)^Got: +None$", said) is not None
 
-    told = [sentence(one, is_none) for one in asked_for(written, said)[:MOST_FUNCTIONS]]
-    return "".join(f"\n{'Line:':<10}{line}" for line in told)
+    sentences = [sentence(one, is_none) for one in asked_for(written, said)[:MOST_FUNCTIONS]]
+    return "".join(f"\n{'Line:':<10}{line}" for line in sentences)
 
 
 def asked_for(written: list[Written], said: str) -> list[Written]:

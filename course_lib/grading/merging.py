@@ -87,17 +87,17 @@ class _Merge:
 
     def course_cell(self, new: Cell) -> list[Cell]:
         """What stands in the place of this cell of the new exercise."""
-        old, mine = self.base.get(new.id), self.found.course.get(new.id)
-        if mine is None:
+        old, learners_cell = self.base.get(new.id), self.found.course.get(new.id)
+        if learners_cell is None:
             return self._without_mine(old, new)
         if is_solution(new):
-            return self._answer(old, new, mine)
-        if mine.source == new.source:
-            return [_dressed(mine, new)]
+            return self._answer(old, new, learners_cell)
+        if learners_cell.source == new.source:
+            return [_dressed(learners_cell, new)]
         if is_checks(new):
-            return self._checks(old, new, mine)
+            return self._checks(old, new, learners_cell)
 
-        return self._given(old, new, mine)
+        return self._given(old, new, learners_cell)
 
     def _without_mine(self, old: Cell | None, new: Cell) -> list[Cell]:
         """The cell is new, or the learner deleted it. Prose that did not change stays deleted."""
@@ -117,12 +117,15 @@ class _Merge:
             return [_dressed(mine, new)]
 
         self.merged.answers.append(new.id)
-        kept = _dressed(mine, new)
+        learners_cell = _dressed(mine, new)
         if new.source == (old or mine).source or (old is None and not is_stub(mine)):
-            return [kept]
+            return [learners_cell]
         self.merged.changed.append(new.id)
 
-        return [kept, *self._beside(new, "what the course now gives for the answer above", "your")]
+        return [
+            learners_cell,
+            *self._beside(new, "what the course now gives for the answer above", "your"),
+        ]
 
     def _checks(self, old: Cell | None, new: Cell, mine: Cell) -> list[Cell]:
         self.merged.changed.append(new.id)
@@ -194,10 +197,10 @@ class _Merge:
         self.merged.said.append(
             f"Cell `{name}` changed on both sides: {stays} version stays, and {what} is kept in a marked cell below it."
         )
-        kept = new_markdown_cell(text, metadata={"tags": [KEPT]})
-        kept.id = f"kept-{cell.id}"[:60]
+        text_cell = new_markdown_cell(text, metadata={"tags": [KEPT]})
+        text_cell.id = f"kept-{cell.id}"[:60]
 
-        return [kept]
+        return [text_cell]
 
 
 def merged_lines(old: str, new: str, mine: str) -> str | None:
@@ -249,10 +252,10 @@ def _make_ids_unique(cells: list[Cell], course: set[str]) -> None:
     """Each cell has an id of its own; the course's cells keep theirs."""
     from .cell_ids import first_free
 
-    seen: set[str] = set()
+    used_ids: set[str] = set()
     for cell in cells:
         name = cell.get("id") or "own"
-        if name in seen:
-            name = first_free(name[:56], seen | course)
+        if name in used_ids:
+            name = first_free(name[:56], used_ids | course)
         cell["id"] = name
-        seen.add(name)
+        used_ids.add(name)

@@ -88,28 +88,28 @@ class Bound:
 @functools.lru_cache(maxsize=4096)
 def bound(source: str) -> Bound:
     """What the cell binds at its top level, also inside of `if`, `for`, `try` and `with`."""
-    found, tree = Bound(), tree_of(source)
+    bound_names, tree = Bound(), tree_of(source)
     for statement in tree.body if tree else ():
         for node in (statement, *_inside(statement)):
-            _note(node, found)
-        for name in found.names - found.lines.keys():
-            found.lines[name] = ast.unparse(statement).split("\n")[0]
-    return found
+            _note(node, bound_names)
+        for name in bound_names.names - bound_names.lines.keys():
+            bound_names.lines[name] = ast.unparse(statement).split("\n")[0]
+    return bound_names
 
 
 def _inside(statement: ast.stmt) -> list[ast.AST]:
     """Every node below a statement that is not inside of a function or a class (those are in it themselves)."""
-    found: list[ast.AST] = []
+    nodes: list[ast.AST] = []
     if isinstance(statement, _SCOPE):
         waiting = []
     else:
         waiting = list(ast.iter_child_nodes(statement))
     while waiting:
         node = waiting.pop(0)
-        found.append(node)
+        nodes.append(node)
         if not isinstance(node, _SCOPE):
             waiting += ast.iter_child_nodes(node)
-    return found
+    return nodes
 
 
 def _note(node: ast.AST, found: Bound) -> None:
@@ -133,81 +133,81 @@ def reads(source: str) -> frozenset[str]:
     except (SyntaxError, ValueError, RecursionError, MemoryError):
         return frozenset()
 
-    found: set[str] = set()
+    names_read: set[str] = set()
 
     while waiting:
         table = waiting.pop()
         waiting += table.get_children()
         top = table.get_type() == "module"
         symbols = [symbol for symbol in table.get_symbols() if symbol.is_referenced()]
-        found |= {symbol.get_name() for symbol in symbols if top or symbol.is_global()}
+        names_read |= {symbol.get_name() for symbol in symbols if top or symbol.is_global()}
 
-    return frozenset(found)
+    return frozenset(names_read)
 
 
 @functools.lru_cache(maxsize=4096)
 def needed(source: str) -> frozenset[str]:
     """The global names that a cell reads before it binds them itself."""
     tree = tree_of(source)
-    found: set[str] = set()
+    needed_names: set[str] = set()
     so_far: set[str] = set()
 
     for node in tree.body if tree else ():
         text = ast.unparse(node)
-        own = bound(text).names
+        names_it_binds = bound(text).names
         # `for n in ...: use(n)` binds and reads in one statement
-        inside = own if isinstance(node, _BLOCK) else set()
-        found |= reads(text) - so_far - inside
-        so_far |= own
+        names_of_block = names_it_binds if isinstance(node, _BLOCK) else set()
+        needed_names |= reads(text) - so_far - names_of_block
+        so_far |= names_it_binds
 
-    return frozenset(found)
+    return frozenset(needed_names)
 
 
 def meanings(sources: list[str]) -> dict[str, set[str]]:
     """Name → the global names that the statements which bind it read, over all these cells."""
-    found: dict[str, set[str]] = {}
+    names_read_for: dict[str, set[str]] = {}
     for source in sources:
         tree = tree_of(source)
         for node in tree.body if tree else ():
             text = ast.unparse(node)
             for name in bound(text).names:
-                found.setdefault(name, set()).update(reads(text))
-    return found
+                names_read_for.setdefault(name, set()).update(reads(text))
+    return names_read_for
 
 
 def closure(names: frozenset[str], meaning: dict[str, set[str]]) -> set[str]:
     """These names, and all that what they are bound to reads, and so on."""
-    found: set[str] = set()
+    all_names: set[str] = set()
     waiting = list(names)
     while waiting:
         name = waiting.pop()
-        if name not in found:
-            found.add(name)
+        if name not in all_names:
+            all_names.add(name)
             waiting += meaning.get(name, ())
-    return found
+    return all_names
 
 
 @functools.lru_cache(maxsize=4096)
 def read_as_data(source: str) -> frozenset[str]:
     """Global names that functions of the cell read otherwise than by calling them: `sizes[0]`, not `list(x)`."""
     tree = tree_of(source)
-    found: set[str] = set()
+    names_of_data: set[str] = set()
     for scope in ast.walk(tree) if tree else ():
         if isinstance(scope, _FUNCTION):
-            found |= _data_of(scope)
-    return frozenset(found)
+            names_of_data |= _data_of(scope)
+    return frozenset(names_of_data)
 
 
 def _data_of(scope: ast.AST) -> set[str]:
     """For one function: names that it reads as data and does not bind itself."""
     nodes = list(ast.walk(scope))
     names = [node for node in nodes if isinstance(node, ast.Name)]
-    own = {node.id for node in names if not isinstance(node.ctx, ast.Load)}
-    own |= {node.arg for node in nodes if isinstance(node, ast.arg)}
+    local_names = {node.id for node in names if not isinstance(node.ctx, ast.Load)}
+    local_names |= {node.arg for node in nodes if isinstance(node, ast.arg)}
 
     no_data = {id(inner) for node in nodes for outer in _no_data(node) for inner in outer}
     reads = [node for node in names if isinstance(node.ctx, ast.Load) and id(node) not in no_data]
-    return {node.id for node in reads} - own
+    return {node.id for node in reads} - local_names
 
 
 def _no_data(node: ast.AST) -> Iterator[Iterable[ast.AST]]:

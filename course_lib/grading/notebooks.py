@@ -118,20 +118,20 @@ def find_root(start: Path | None = None) -> Path:
 
 def lessons(root: Path) -> list[Lesson]:
     """Every lesson that has a solution notebook, in order."""
-    found = sorted((root / "solutions").glob("*/*.ipynb"))
-    return [Lesson(root, path.stem) for path in found if path.stem == path.parent.name]
+    paths = sorted((root / "solutions").glob("*/*.ipynb"))
+    return [Lesson(root, path.stem) for path in paths if path.stem == path.parent.name]
 
 
 def find_lesson(root: Path, wanted: str) -> Lesson:
     """The lesson called `wanted`: a number (`2`, `02`) or a name (`02_bytecode_capture`)."""
-    there = lessons(root)
-    for lesson in there:
+    all_lessons = lessons(root)
+    for lesson in all_lessons:
         if wanted == lesson.name or (
             wanted.isdigit() and lesson.number.isdigit() and int(wanted) == int(lesson.number)
         ):
             return lesson
 
-    known = f"{there[0]} to {there[-1]}" if there else "none yet"
+    known = f"{all_lessons[0]} to {all_lessons[-1]}" if all_lessons else "none yet"
     raise CourseError(
         f"There is no lesson {wanted!r} with exercises. Give a number or a name: {known}."
     )
@@ -166,14 +166,14 @@ def is_checks(cell: Cell) -> bool:
 
 def graded_cells(nb: Notebook) -> list[GradedCell]:
     """The checks cells of a notebook in order, each with the heading it stands under."""
-    found, title = [], "Exercise"
+    checks_cells, title = [], "Exercise"
     for index, cell in enumerate(nb.cells):
         if cell.cell_type == "markdown":
             headings = re.findall(r"^#{1,6} +(.+?) *$", cell.source, flags=re.MULTILINE)
             title = headings[-1] if headings else title
         elif is_checks(cell):
             about = grading_metadata(cell)
-            found.append(
+            checks_cells.append(
                 GradedCell(
                     index,
                     str(about.get("grade_id", "")),
@@ -183,7 +183,7 @@ def graded_cells(nb: Notebook) -> list[GradedCell]:
                 )
             )
 
-    return found
+    return checks_cells
 
 
 def code_digest(nb: Notebook) -> str:
@@ -225,8 +225,8 @@ def tidy(nb: Notebook) -> Notebook:
     nb.metadata = nbformat.from_dict({"kernelspec": KERNELSPEC, "language_info": LANGUAGE_INFO})
     nb.nbformat, nb.nbformat_minor = 4, 5
     for cell in nb.cells:
-        kept = {key: cell.metadata[key] for key in _KEPT if key in cell.metadata}
-        cell.metadata = nbformat.from_dict(kept)
+        kept_metadata = {key: cell.metadata[key] for key in _KEPT if key in cell.metadata}
+        cell.metadata = nbformat.from_dict(kept_metadata)
     if any(grading_metadata(cell) for cell in nb.cells):
         give_names(nb.cells)
     else:

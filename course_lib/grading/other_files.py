@@ -32,11 +32,11 @@ class Rule:
 def what_it_is(data: bytes, text: str) -> tuple[str, str] | None:
     """The kind and the sentence of the first rule that knows the file. With no text, only the bytes are looked at."""
     for rule in RULES:
-        said = rule.of_bytes(data) if rule.of_bytes else ""
-        if not said and text and rule.of_text:
-            said = rule.of_text(text)
-        if said:
-            return rule.kind, said
+        sentence = rule.of_bytes(data) if rule.of_bytes else ""
+        if not sentence and text and rule.of_text:
+            sentence = rule.of_text(text)
+        if sentence:
+            return rule.kind, sentence
     return None
 
 
@@ -89,11 +89,11 @@ def mac_leftover(data: bytes) -> str:
 
 def conflict(text: str) -> str:
     """The marks that a merge of git leaves in a file."""
-    found = [n for n, line in enumerate(text.splitlines(), 1) if _CONFLICT.match(line)]
-    if not found or not re.search(r"^(<{7}|>{7})(\s|$)", text, re.M):
+    marked_lines = [n for n, line in enumerate(text.splitlines(), 1) if _CONFLICT.match(line)]
+    if not marked_lines or not re.search(r"^(<{7}|>{7})(\s|$)", text, re.M):
         return ""
     return (
-        f"it has merge-conflict marks at line {found[0]} (`<<<<<<<`, `=======`, `>>>>>>>`). "
+        f"it has merge-conflict marks at line {marked_lines[0]} (`<<<<<<<`, `=======`, `>>>>>>>`). "
         "Choose one side of each conflict, or take the file of one side whole "
         "(`git checkout --ours FILE`)."
     )

@@ -172,14 +172,14 @@ def statement(progress: Progress, name: str, today: date) -> Statement:
 
 def certificate_page(said: Statement) -> str:
     """The certificate, not signed yet."""
-    given = (
+    given_paragraph = (
         f"<p>Joined late; given: {html.escape(', '.join(said.given))}.</p>" if said.given else ""
     )
     body = (
         '<div class="certificate">\n<h1>torch.compile, taken apart</h1>\n'
         f"<p>{html.escape(said.name)}</p>\n"
         f"<p>has done all exercises of {len(said.lessons)} lessons, {said.points:g} of {said.out_of:g} points, "
-        f"and has written the stages of a compiler.</p>\n{given}\n"
+        f"and has written the stages of a compiler.</p>\n{given_paragraph}\n"
         f"<p>{said.date}</p>\n{UNSIGNED}\n</div>\n"
         f'<script type="application/json" id="statement">{in_a_page(said.text)}</script>'
     )
@@ -197,11 +197,11 @@ def signature(text: str, key: bytes) -> str:
 
 def statement_in(text: str, path: Path) -> Statement:
     """The statement that a page holds."""
-    found = KNOWN.search(text)
+    match = KNOWN.search(text)
     try:
-        said: Any = json.loads(found[1]) if found else None
-        said |= {"lessons": tuple(said["lessons"]), "given": tuple(said["given"])}
-        return Statement(**said)
+        fields: Any = json.loads(match[1]) if match else None
+        fields |= {"lessons": tuple(fields["lessons"]), "given": tuple(fields["given"])}
+        return Statement(**fields)
     except (ValueError, TypeError, KeyError):
         raise CourseError(
             f"{path} is no certificate of this course: `course certificate` writes one."
@@ -210,9 +210,9 @@ def statement_in(text: str, path: Path) -> Statement:
 
 def signed(text: str, key: bytes, path: Path) -> str:
     """The page with a signature. What it shows is written anew from the statement, so that both say the same."""
-    said = statement_in(text, path)
-    line = f'<p id="signature">Signed: <code>{signature(said.text, key)}</code></p>'
-    return certificate_page(said).replace(UNSIGNED, line)
+    statement = statement_in(text, path)
+    line = f'<p id="signature">Signed: <code>{signature(statement.text, key)}</code></p>'
+    return certificate_page(statement).replace(UNSIGNED, line)
 
 
 def is_signed(text: str, key: bytes, path: Path) -> bool:

@@ -31,17 +31,17 @@ def pairs(cells: list[Cell], base: dict[str, Cell], theirs: dict[str, Cell]) -> 
         name: [side[name] for side in (base, theirs) if name in side] for name in base | theirs
     }
     names = named(cells, course)
-    found = Pairs()
+    cell_pairs = Pairs()
     behind: str | None = None
 
     for cell, name in zip(cells, names, strict=True):
-        if name is not None and name in theirs and name not in found.course:
-            found.course[name] = cell
+        if name is not None and name in theirs and name not in cell_pairs.course:
+            cell_pairs.course[name] = cell
             behind = name
         else:
-            found.own.setdefault(behind, []).append((cell, name))
+            cell_pairs.own.setdefault(behind, []).append((cell, name))
 
-    return found
+    return cell_pairs
 
 
 def named(cells: list[Cell], course: Course) -> list[str | None]:

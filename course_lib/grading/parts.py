@@ -61,11 +61,11 @@ def guard_check(names: Names, stages: Stages) -> Any:
 
 
 def decompositions(names: Names, stages: Stages) -> Any:
-    mine = {
+    learners_rules = {
         aten._softmax.default: names["softmax"],
         aten._softmax_backward_data.default: names["softmax_backward"],
     }
-    return {**DECOMPOSITIONS, **mine, aten.native_layer_norm.default: names["layer_norm"]}
+    return {**DECOMPOSITIONS, **learners_rules, aten.native_layer_norm.default: names["layer_norm"]}
 
 
 def joint_graph(names: Names, stages: Stages) -> Any:
@@ -114,8 +114,8 @@ def scheduler(names: Names, stages: Stages) -> Any:
 
 def planner(names: Names, stages: Stages) -> Any:
     def plan(schedule: Schedule, loops: LoopGraph) -> MemoryPlan:
-        made = names["my_plan"](schedule, loops)
-        return MemoryPlan(made.place, made.free_after)
+        learners_plan = names["my_plan"](schedule, loops)
+        return MemoryPlan(learners_plan.place, learners_plan.free_after)
 
     return plan
 
@@ -168,7 +168,7 @@ def runs(
     A buffer lives where the plan says, unless that is in place or somebody's input."""
 
     def run(*inputs: Any) -> tuple[Any, ...]:
-        memory, mine = starting_memory(loops, inputs), set()
+        memory, claimed_homes = starting_memory(loops, inputs), set()
         for name, kernel, arguments in steps:
             if isinstance(kernel, ExternKernel):
                 run_extern(kernel, memory)
@@ -176,11 +176,11 @@ def runs(
             for argument in arguments:
                 home = plan.place.get(argument, argument)
                 buffer = loops.buffers[argument]
-                if argument not in memory and home in mine and not kernel.in_place:
+                if argument not in memory and home in claimed_homes and not kernel.in_place:
                     memory[argument] = memory[home].as_strided(buffer.shape, buffer.stride)
                 elif argument not in memory:
                     memory[argument] = names["room_for"](buffer)
-                    mine.add(argument)
+                    claimed_homes.add(argument)
             names["run_in_cpp"](functions[name], [memory[argument] for argument in arguments])
 
         return tuple(seen(out, memory) if hasattr(out, "buffer") else out for out in loops.outputs)

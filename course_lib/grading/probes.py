@@ -135,11 +135,11 @@ class Probes:
 
     def without(self, runs: dict[int, CellRun]) -> dict[int, CellRun]:
         """How the notebook's own cells ended, by their own numbers."""
-        found: dict[int, CellRun] = {}
+        run_of_cell: dict[int, CellRun] = {}
         for index, place in enumerate(self.places):
             if place in runs:
-                found[index] = replace(runs[place], index=index)
-        return found
+                run_of_cell[index] = replace(runs[place], index=index)
+        return run_of_cell
 
     def complaint(self, index: int, runs: dict[int, CellRun]) -> str:
         """Why the verdict about the checks cell `index` cannot be trusted, or "". What an earlier probe saw holds on."""
@@ -147,8 +147,8 @@ class Probes:
         for checks in sorted(self.looks):
             if checks > index:
                 break
-            if said := self._complaint(checks, runs, clean, checks == index):
-                return said
+            if complaint := self._complaint(checks, runs, clean, checks == index):
+                return complaint
         return ""
 
     def _complaint(
@@ -190,8 +190,8 @@ class Probes:
     def _answer(self, run: CellRun) -> Look | None:
         if run.ename != "RuntimeError" or not run.evalue.startswith(self.nonce):
             return None
-        found: Look = tuple(json.loads(run.evalue[len(self.nonce) :]))
-        return found
+        look: Look = tuple(json.loads(run.evalue[len(self.nonce) :]))
+        return look
 
 
 def with_probes(nb: Notebook) -> Probes:

@@ -114,11 +114,11 @@ def progress(root: Path) -> Progress:
     """Where the learner stands."""
     memory = remembered(root)
     notes = [memory.problem] if memory.problem else []
-    found = []
+    standings = []
     for lesson in lessons(root):
-        given = lesson.name < (memory.start or "")
-        found.append(standing(lesson, memory.known.get(lesson.name), given, notes))
-    return Progress(tuple(found), tuple(notes))
+        is_given = lesson.name < (memory.start or "")
+        standings.append(standing(lesson, memory.known.get(lesson.name), is_given, notes))
+    return Progress(tuple(standings), tuple(notes))
 
 
 def standing(
@@ -129,18 +129,18 @@ def standing(
     out_of = sum(cell.points for cell in graded_cells(fresh))
 
     try:
-        mine = _learners(lesson, notes)
+        learners_notebook = _learners(lesson, notes)
     except CourseError as problem:
         notes.append(str(problem))
         return Standing(lesson.name, "unreadable", 0, out_of, given)
 
     unwritten = Standing(lesson.name, "given" if given else "not begun", 0, out_of, given)
-    if mine is None:
+    if learners_notebook is None:
         return unwritten
     update = lesson.copy.is_file() and has_update(lesson)
-    begun = digest(mine) != digest(fresh)
+    begun = digest(learners_notebook) != digest(fresh)
     if known and (begun or not given):
-        state = "checked" if known["answers"] == digest(mine) else "changed"
+        state = "checked" if known["answers"] == digest(learners_notebook) else "changed"
         return Standing(lesson.name, state, known["points"], out_of, given, update)
     if begun:
         return Standing(lesson.name, "begun", 0, out_of, given, update)
@@ -195,20 +195,20 @@ def remembered(root: Path) -> Memory:
     """What checks found so far; a file that says something else counts as none."""
     path = _file(root)
     try:
-        said = json.loads(path.read_text(encoding="utf-8-sig"))
+        content = json.loads(path.read_text(encoding="utf-8-sig"))
     except FileNotFoundError:
         return Memory()
     except (OSError, ValueError) as problem:
         return Memory(problem=_counts_as_none(path, f"it cannot be read ({problem})"))
 
     if (
-        isinstance(said, dict)
-        and isinstance(said.get("version"), int)
-        and said["version"] > VERSION
+        isinstance(content, dict)
+        and isinstance(content.get("version"), int)
+        and content["version"] > VERSION
     ):
         return Memory(problem=_counts_as_none(path, "a newer version of the course wrote it"))
 
-    return _memory(said) or Memory(problem=_counts_as_none(path, "it has another shape"))
+    return _memory(content) or Memory(problem=_counts_as_none(path, "it has another shape"))
 
 
 def _file(root: Path) -> Path:
@@ -251,11 +251,11 @@ def _counts_as_none(path: Path, why: str) -> str:
 
 def _keep(root: Path, memory: Memory) -> None:
     path = work_folder(root) / "progress.json"
-    seen = writing.Seen.of(path)
-    if memory.problem and seen.data is not None:
-        _put_aside(path, seen.data)
-    said = {"version": VERSION, "start": memory.start, "lessons": memory.known}
-    writing.write(seen, (json.dumps(said, indent=1, sort_keys=True) + "\n").encode())
+    file_before = writing.Seen.of(path)
+    if memory.problem and file_before.data is not None:
+        _put_aside(path, file_before.data)
+    content = {"version": VERSION, "start": memory.start, "lessons": memory.known}
+    writing.write(file_before, (json.dumps(content, indent=1, sort_keys=True) + "\n").encode())
 
 
 def _put_aside(path: Path, data: bytes) -> None:

@@ -168,9 +168,9 @@ def broken_at(error: json.JSONDecodeError) -> tuple[str, str]:
 
 def sheets(content: dict[str, Any]) -> list[dict[str, Any]]:
     """The sheets of a notebook of format 3 (there is one, but the format allows more)."""
-    found = content.get("worksheets")
-    found = found if isinstance(found, list) else []
-    return [s for s in found if isinstance(s, dict) and isinstance(s.get("cells"), list)]
+    worksheets = content.get("worksheets")
+    worksheets = worksheets if isinstance(worksheets, list) else []
+    return [s for s in worksheets if isinstance(s, dict) and isinstance(s.get("cells"), list)]
 
 
 # ---- JSON → notebook ------------------------------------------------------------------------------------------------
@@ -217,19 +217,21 @@ def cell_of(raw: dict[str, Any], outputs: bool) -> dict[str, Any]:
 def metadata_of(value: Any, known: dict[str, type]) -> dict[str, Any]:
     """The metadata without entries that format 4 allows in another form only."""
     value = whole(value) if isinstance(value, dict) else {}
-    kept: dict[str, Any] = {k: v for k, v in value.items() if isinstance(v, known.get(k, object))}
-    if isinstance(tags := kept.get("tags"), list):
-        kept["tags"] = list(dict.fromkeys(tag for tag in tags if isinstance(tag, str)))
+    metadata: dict[str, Any] = {
+        k: v for k, v in value.items() if isinstance(v, known.get(k, object))
+    }
+    if isinstance(tags := metadata.get("tags"), list):
+        metadata["tags"] = list(dict.fromkeys(tag for tag in tags if isinstance(tag, str)))
 
     for key in ("kernelspec", "language_info"):
-        about = kept.get(key)
+        about = metadata.get(key)
         if known is _METADATA and about is not None and not isinstance(about.get("name"), str):
-            del kept[key]
+            del metadata[key]
 
-    if known is _METADATA and "kernelspec" in kept:
-        kept["kernelspec"].setdefault("display_name", kept["kernelspec"]["name"])
+    if known is _METADATA and "kernelspec" in metadata:
+        metadata["kernelspec"].setdefault("display_name", metadata["kernelspec"]["name"])
 
-    return kept
+    return metadata
 
 
 def type_of(raw: dict[str, Any], metadata: dict[str, Any]) -> str:
@@ -295,8 +297,8 @@ def whole(value: Any) -> Any:
 
 def outputs_of(value: Any) -> list[dict[str, Any]]:
     """The outputs that are well formed; the others are left out."""
-    found = value if isinstance(value, list) else []
-    return [joined(whole(output)) for output in found if well_formed(output)]
+    outputs = value if isinstance(value, list) else []
+    return [joined(whole(output)) for output in outputs if well_formed(output)]
 
 
 def well_formed(output: Any) -> bool:

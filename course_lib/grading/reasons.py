@@ -54,8 +54,8 @@ def how_it_ended(run: CellRun, limits: Limits) -> str:
         return OVER_A_LIMIT[run.outcome].format(
             limits=limits, printed=limits.output_bytes / 2**20, **sizes
         )
-    said = f"{run.ename}: {run.evalue}" if run.evalue else run.ename
-    return shortened(said)
+    error_text = f"{run.ename}: {run.evalue}" if run.evalue else run.ename
+    return shortened(error_text)
 
 
 def shortened(said: str) -> str:
@@ -66,7 +66,7 @@ def shortened(said: str) -> str:
 
 def reason(case: Case) -> str:
     """What the first rule says that has something to say."""
-    return next(said for rule in RULES if (said := rule(case)))
+    return next(sentence for rule in RULES if (sentence := rule(case)))
 
 
 @dataclass(frozen=True)
@@ -87,14 +87,14 @@ class Case:
     @cached_property
     def answers(self) -> list[int]:
         """The cells of the answer: those between the checks before and these."""
-        found: list[int] = []
+        answer_cells: list[int] = []
         for index in range(self.index - 1, -1, -1):
             role = role_of(self.nb.cells[index])
             if role == "checks":
                 break
             if role == "answer":
-                found.insert(0, index)
-        return found
+                answer_cells.insert(0, index)
+        return answer_cells
 
     @cached_property
     def culprit(self) -> CellRun:
@@ -128,10 +128,10 @@ def check_failed(case: Case) -> str:
     """What the check says itself, and the line of the answer that gave the value."""
     if case.run.ename != "CheckFailed":
         return ""
-    said = case.run.evalue
-    if ERROR_IN in said:
-        return shortened(said)
-    return shortened(said) + case.line(said)
+    message = case.run.evalue
+    if ERROR_IN in message:
+        return shortened(message)
+    return shortened(message) + case.line(message)
 
 
 def limit_passed(case: Case) -> str:
@@ -188,12 +188,12 @@ def is_untouched(source: str, stub_source: str, line: int) -> bool:
     """Whether the function around this line says what it says in the exercise."""
     if source.strip() == stub_source.strip():
         return True
-    mine, theirs = tree_of(source), tree_of(stub_source)
-    nodes = list(ast.walk(mine)) if mine else []
+    learners_tree, stub_tree = tree_of(source), tree_of(stub_source)
+    nodes = list(ast.walk(learners_tree)) if learners_tree else []
     functions = [n for n in nodes if isinstance(n, ast.FunctionDef | ast.AsyncFunctionDef)]
     around = [n for n in functions if n.lineno <= line <= (n.end_lineno or 0)]
-    if theirs:
-        handed_out = {ast.dump(node) for node in ast.walk(theirs)}
+    if stub_tree:
+        handed_out = {ast.dump(node) for node in ast.walk(stub_tree)}
     else:
         handed_out = set()
     if not around:
@@ -217,8 +217,8 @@ def name_of_the_answer(case: Case) -> str:
     for index in case.answers:
         cell = case.nb.cells[index]
         asked = bound(marking(cell).get("stub", "")).names
-        mine = union_of(case, index)
-        if name in asked and name not in mine:
+        names_of_answer = union_of(case, index)
+        if name in asked and name not in names_of_answer:
             others = sorted(bound(cell.source).defined - asked)
             instead = ""
             if others:
@@ -253,11 +253,9 @@ def further_down(case: Case) -> str:
             return (
                 f"`{name}` is defined further down, in {where}: move that cell up, before its use."
             )
-        own = case.runs.get(index)
-        if own is not None and not own.ok and index != run.index:
-            return (
-                f"`{name}` is missing, for {where} did not finish: {how_it_ended(own, case.limits)}"
-            )
+        run_of_cell = case.runs.get(index)
+        if run_of_cell is not None and not run_of_cell.ok and index != run.index:
+            return f"`{name}` is missing, for {where} did not finish: {how_it_ended(run_of_cell, case.limits)}"
 
     return ""
 
@@ -275,8 +273,8 @@ def hidden_name(case: Case) -> str:
             break
 
     for name in sorted(words):
-        if said := whose(case, name):
-            return f"{how_it_ended(run, case.limits)}. {said}"
+        if owner_text := whose(case, name):
+            return f"{how_it_ended(run, case.limits)}. {owner_text}"
 
     return ""
 
@@ -349,24 +347,24 @@ def as_it_ended(case: Case) -> str:
 
 
 def missing_name(run: CellRun) -> str:
-    found = None
+    match = None
     if run.ename == "NameError":
-        found = _NOT_DEFINED.search(run.evalue)
-    if found:
-        return found[1]
+        match = _NOT_DEFINED.search(run.evalue)
+    if match:
+        return match[1]
     return ""
 
 
 def arrows(run: CellRun) -> list[tuple[str, str]]:
     """The marked lines of a traceback that stand in cells, outermost first: number and text."""
-    found: list[tuple[str, str]] = []
+    marked_lines: list[tuple[str, str]] = []
     in_cell = False
     for line in run.traceback.splitlines():
         if _FRAME.match(line):
             in_cell = line.startswith("Cell In")
         elif in_cell and (arrow := _ARROW.match(line)):
-            found.append((arrow[1], arrow[2]))
-    return found
+            marked_lines.append((arrow[1], arrow[2]))
+    return marked_lines
 
 
 RULES: tuple[Callable[[Case], str], ...] = (

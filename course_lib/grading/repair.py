@@ -36,16 +36,16 @@ class Repaired:
 def repaired(learners: Notebook, exercise: Notebook) -> Notebook:
     """The exercise with the learner's answers and cells in it; each name for grading is there once."""
     nb = copy.deepcopy(assembled(learners, exercise))
-    seen: set[str] = set()
+    used_names: set[str] = set()
 
     for cell in nb.cells:
         cell.metadata.pop("marking", None)
         name = grading_metadata(cell).get("grade_id")
-        if name in seen:
+        if name in used_names:
             # the second part of a split answer: it runs, as a cell of the learner's
             cell.metadata = nbformat.from_dict({})
         elif name:
-            seen.add(name)
+            used_names.add(name)
         if cell.cell_type == "code":
             cell.outputs, cell.execution_count = [], None
 
@@ -54,11 +54,11 @@ def repaired(learners: Notebook, exercise: Notebook) -> Notebook:
 
 def repair(folder: Path, course: list[Lesson]) -> tuple[Collected, Repaired]:
     """Repair every submission in this folder of a class."""
-    found = collect(folder, course)
+    collected = collect(folder, course)
     top = folder
     if (folder / "submitted").is_dir():
         top = folder / "submitted"
-    return found, write_repaired(found, course, top)
+    return collected, write_repaired(collected, course, top)
 
 
 def write_repaired(found: Collected, course: list[Lesson], folder: Path) -> Repaired:
@@ -82,13 +82,13 @@ def write_repaired(found: Collected, course: list[Lesson], folder: Path) -> Repa
 
 def folder_of(student: str, folder: Path) -> Path:
     """The student's folder. One that is there keeps its name, whatever signs it has: by another name nbgrader sees a second student."""
-    there = [path for path in folder.iterdir() if path.is_dir()] if folder.is_dir() else []
-    same = [path for path in there if path.name == student]
+    folders = [path for path in folder.iterdir() if path.is_dir()] if folder.is_dir() else []
+    same = [path for path in folders if path.name == student]
     # `collect` leaves such signs away at both ends of a name
-    nearly = [path for path in there if path.name.strip(EDGES) == student.strip(EDGES)]
-    for found in (same, nearly):
-        if len(found) == 1:
-            return found[0]
+    nearly = [path for path in folders if path.name.strip(EDGES) == student.strip(EDGES)]
+    for candidates in (same, nearly):
+        if len(candidates) == 1:
+            return candidates[0]
     return folder / file_name(student)
 
 

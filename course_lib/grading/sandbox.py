@@ -108,19 +108,29 @@ class Sandbox:
     def environment(self) -> dict[str, str]:
         """Nothing of the teacher's environment (keys, tokens) but where Python and its packages
         are."""
-        mine = {
+        own_variables = {
             "HOME": str(self.folder),
             "TMPDIR": "/tmp",
             "COURSE_CACHE": str(self.folder / "cache"),
         }
-        mine |= {
+        own_variables |= {
             "IPYTHONDIR": str(self.folder / "ipython"),
             "OMP_NUM_THREADS": "1",
             "PYTHONDONTWRITEBYTECODE": "1",
         }
-        kept = ("PATH", "PYTHONPATH", "LD_LIBRARY_PATH", "LANG", "CXX", "CC", "TRITON_INTERPRET")
+        inherited_names = (
+            "PATH",
+            "PYTHONPATH",
+            "LD_LIBRARY_PATH",
+            "LANG",
+            "CXX",
+            "CC",
+            "TRITON_INTERPRET",
+        )
 
-        return {name: os.environ[name] for name in kept if name in os.environ} | mine
+        return {
+            name: os.environ[name] for name in inherited_names if name in os.environ
+        } | own_variables
 
 
 def each(option: tuple[str, ...], places: Iterable[Path]) -> list[str]:
@@ -134,9 +144,9 @@ def is_a_copy_of_the_course(place: Path) -> bool:
 
 def seen_folders(needed: Iterable[Path], copies: list[Path]) -> list[Path]:
     """What Python needs; of copies of the course only the parts that an answer uses."""
-    seen = [place for place in needed if place not in copies]
-    seen += [copy / name for copy in copies for name in SHOWN if (copy / name).is_dir()]
-    return seen
+    folders = [place for place in needed if place not in copies]
+    folders += [copy / name for copy in copies for name in SHOWN if (copy / name).is_dir()]
+    return folders
 
 
 def closed_folders() -> list[Path]:
@@ -159,12 +169,12 @@ def short_place() -> Path:
     The path of a socket may have 107 bytes; behind this folder come `/cgPID-NAME/kNAME/s-1`.
     """
     behind = 34
-    own = Path(tempfile.gettempdir())
-    for place in (own, Path("/tmp"), Path("/var/tmp"), Path("/dev/shm")):
+    default_folder = Path(tempfile.gettempdir())
+    for place in (default_folder, Path("/tmp"), Path("/var/tmp"), Path("/dev/shm")):
         if len(os.fsencode(place)) + behind <= 107 and os.access(place, os.W_OK):
             return place
     raise CourseError(
-        f"The path of temporary files is too long for sockets: {own}. Set TMPDIR to a folder with a short path."
+        f"The path of temporary files is too long for sockets: {default_folder}. Set TMPDIR to a folder with a short path."
     )
 
 
@@ -173,14 +183,14 @@ def pen() -> Iterator[Path | None]:
     """A control group for few processes, for root, whom `--nproc` does not bind: a thousand forks
     between two looks of the runner would bring the machine down. None for other accounts, and where
     no group can be made (the runner still counts)."""
-    made = _new_pen() if os.getuid() == 0 else None
+    control_group = _new_pen() if os.getuid() == 0 else None
     try:
-        yield made
+        yield control_group
     finally:
-        if made:
-            empty(made)
+        if control_group:
+            empty(control_group)
             with suppress(OSError):
-                made.rmdir()
+                control_group.rmdir()
 
 
 def _new_pen() -> Path | None:
@@ -189,20 +199,23 @@ def _new_pen() -> Path | None:
             with suppress(OSError):
                 if time.time() - left.stat().st_mtime > 3600:
                     left.rmdir()  # if nothing runs in it
-        switch, made = groups / "cgroup.subtree_control", groups / f"course-{uuid.uuid4().hex}"
+        switch, control_group = (
+            groups / "cgroup.subtree_control",
+            groups / f"course-{uuid.uuid4().hex}",
+        )
         with suppress(OSError):
             switch.read_text()
             switch.write_text("+pids")
         try:
-            made.mkdir()
+            control_group.mkdir()
             # In a control group the kernel makes this file; in an ordinary folder it is missing,
             # and reading it raises.
-            (made / "pids.max").read_text()
-            (made / "pids.max").write_text(str(SPARE_PROCESSES))
-            return made
+            (control_group / "pids.max").read_text()
+            (control_group / "pids.max").write_text(str(SPARE_PROCESSES))
+            return control_group
         except OSError:
             with suppress(OSError):
-                made.rmdir()
+                control_group.rmdir()
 
     return None
 
@@ -273,9 +286,9 @@ def _limits() -> Sequence[str]:
 def _threads_of_this_account() -> int:
     import psutil
 
-    mine = [
+    own_processes = [
         p
         for p in psutil.process_iter(["uids", "num_threads"])
         if p.info["uids"] and p.info["uids"].real == os.getuid()
     ]
-    return sum(p.info["num_threads"] or 1 for p in mine)
+    return sum(p.info["num_threads"] or 1 for p in own_processes)

@@ -66,12 +66,16 @@ def make_slides(notebooks: list[Path], out: Path) -> list[Path]:
 
 def lesson_notebooks(root: Path, wanted: list[str]) -> list[Path]:
     """The lessons' notebooks, or those with the numbers `wanted`."""
-    there = {
+    notebook_of_number = {
         path.name[:2]: path for path in sorted((root / "notebooks").glob("[0-9][0-9]_*.ipynb"))
     }
-    if unknown := [number for number in wanted if number[:2].zfill(2) not in there]:
-        raise CourseError(f"There is no lesson {unknown[0]!r}. Lessons: {', '.join(there)}.")
-    return [there[number[:2].zfill(2)] for number in wanted] or list(there.values())
+    if unknown := [number for number in wanted if number[:2].zfill(2) not in notebook_of_number]:
+        raise CourseError(
+            f"There is no lesson {unknown[0]!r}. Lessons: {', '.join(notebook_of_number)}."
+        )
+    return [notebook_of_number[number[:2].zfill(2)] for number in wanted] or list(
+        notebook_of_number.values()
+    )
 
 
 def reveal_folder() -> Path:
@@ -112,11 +116,11 @@ def index(pages: list[Path], titles: list[str]) -> str:
 
 
 def title_of(nb: Notebook) -> str:
-    found = None
+    match = None
     if nb.cells:
-        found = re.search(r"(?m)^# (.+)$", nb.cells[0].source)
-    if found:
-        return found[1]
+        match = re.search(r"(?m)^# (.+)$", nb.cells[0].source)
+    if match:
+        return match[1]
     return "Slides"
 
 
@@ -129,13 +133,13 @@ def planned(nb: Notebook) -> Notebook:
     deck = Deck()
 
     for cell in nb.cells:
-        own = cell.metadata.get("slideshow", {}).get("slide_type", "-")
-        if own in ("skip", "notes"):
-            deck.add(cell, own)
+        own_type = cell.metadata.get("slideshow", {}).get("slide_type", "-")
+        if own_type in ("skip", "notes"):
+            deck.add(cell, own_type)
         elif cell.cell_type == "markdown":
-            deck.prose(cell, own)
+            deck.prose(cell, own_type)
         else:
-            deck.code(cell, own)
+            deck.code(cell, own_type)
 
     deck.say()
     nb.cells = deck.cells
@@ -239,13 +243,13 @@ def answer_of(source: str) -> str:
 
 def sections(text: str) -> list[str]:
     """Prose cut before each heading; a comment in fenced code is none."""
-    found, fenced = [""], False
+    sections_so_far, fenced = [""], False
     for line in text.splitlines(keepends=True):
         fenced ^= line.lstrip().startswith("```")
         if re.match(r"#{1,3} ", line) and not fenced:
-            found.append("")
-        found[-1] += line
-    return [part for part in found if part.strip()]
+            sections_so_far.append("")
+        sections_so_far[-1] += line
+    return [part for part in sections_so_far if part.strip()]
 
 
 def divided(text: str) -> Split:
@@ -287,14 +291,14 @@ def link_of(link: re.Match[str]) -> str:
 
 def blocks(text: str) -> list[str]:
     """Paragraphs, lists, tables and fenced code, apart."""
-    found, fenced = [""], False
+    blocks_so_far, fenced = [""], False
     for line in text.strip().splitlines():
         fenced ^= line.lstrip().startswith("```")
         if line.strip() or fenced:
-            found[-1] += line + "\n"
-        elif found[-1]:
-            found.append("")
-    return [block.rstrip() for block in found if block.strip()]
+            blocks_so_far[-1] += line + "\n"
+        elif blocks_so_far[-1]:
+            blocks_so_far.append("")
+    return [block.rstrip() for block in blocks_so_far if block.strip()]
 
 
 def shortened(block: str) -> str:

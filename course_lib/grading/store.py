@@ -121,8 +121,8 @@ def tell_translators(paths: list[str]) -> None:
 
     root = find_root()
     if any(Path(path).resolve().is_relative_to(root / "notebooks") for path in paths):
-        for said in keep_in_step(root):
-            print(said)
+        for change in keep_in_step(root):
+            print(change)
 
 
 if __name__ == "__main__":

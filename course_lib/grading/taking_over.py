@@ -27,20 +27,20 @@ def fetch_from_exercises(lesson: Lesson) -> list[str]:
     if not there:
         return []
     where, place = lesson.shown(lesson.exercise), lesson.shown(lesson.copy)
-    seen = writing.Seen.of(lesson.exercise)
-    history.keep(lesson, seen, "exercises")
+    file_before = writing.Seen.of(lesson.exercise)
+    history.keep(lesson, file_before, "exercises")
 
     try:
         old = read(lesson.exercise)
     except CourseError as problem:
         return [f"{problem} It is left as it is; its answers are not in {place}."]
 
-    said = take_over(lesson, old, where, at_head(lesson))
+    sentences = take_over(lesson, old, where, at_head(lesson))
     # only now, for the answers are safe
-    writing.write(seen, exercise_text(lesson).encode())
+    writing.write(file_before, exercise_text(lesson).encode())
 
     return [
-        *said,
+        *sentences,
         f"{where} is again as it was handed out; the file before is kept in work/.history.",
     ]
 
@@ -49,30 +49,30 @@ def take_over(lesson: Lesson, old: Notebook, where: str, base: Notebook | None) 
     """Put the answers of another notebook into the copy: all of it where the copy is untouched,
     else each answer that is still a stub there. What has no place is kept in a file beside the
     copy."""
-    seen = writing.Seen.of(lesson.copy)
-    mine, theirs = read(lesson.copy), as_copy(handed_out(lesson))
+    file_before = writing.Seen.of(lesson.copy)
+    copy, theirs = read(lesson.copy), as_copy(handed_out(lesson))
     place = lesson.shown(lesson.copy)
-    if not written_in(mine, [theirs]):
+    if not written_in(copy, [theirs]):
         merged = merge(as_copy(base) if base is not None else None, theirs, as_copy(old))
-        write_kept(lesson, seen, merged.nb, "start")
+        write_kept(lesson, file_before, merged.nb, "start")
         return [
             f"Your answers in {where} ({some_names(merged.answers)}) are in {place} now.",
             *merged.said,
         ]
 
-    taken, left = _take_single_answers(mine, old, theirs)
-    if taken:
-        write_kept(lesson, seen, mine, "start")
-    said = []
-    if taken:
-        said = [f"Your answers in {where} ({some_names(taken)}) are in {place} now."]
+    moved_answers, left = _take_single_answers(copy, old, theirs)
+    if moved_answers:
+        write_kept(lesson, file_before, copy, "start")
+    sentences = []
+    if moved_answers:
+        sentences = [f"Your answers in {where} ({some_names(moved_answers)}) are in {place} now."]
     if left:
         beside = write_beside(lesson, old)
-        said.append(
+        sentences.append(
             f"{some_names(left)}: {place} has another answer, which stays; the other is in {beside}."
         )
 
-    return said
+    return sentences
 
 
 def _take_single_answers(
@@ -92,7 +92,7 @@ def _take_single_answers(
         for cell in reversed(old.cells)
         if is_solution(cell) and answer_of(cell) not in stubs and cell.source.strip()
     }
-    taken, same = [], []
+    moved_answers, same = [], []
 
     for cell in mine.cells:
         name = grading_metadata(cell).get("grade_id")
@@ -100,11 +100,13 @@ def _take_single_answers(
             continue
         if answer_of(cell) in stubs:
             cell.source = others[name]
-            taken.append(str(name))
+            moved_answers.append(str(name))
         elif cell.source.strip() == others[name].strip():
             same.append(name)
 
-    return taken, [str(name) for name in others if name not in taken and name not in same]
+    return moved_answers, [
+        str(name) for name in others if name not in moved_answers and name not in same
+    ]
 
 
 def write_beside(lesson: Lesson, old: Notebook) -> str:

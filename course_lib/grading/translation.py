@@ -52,16 +52,16 @@ class Part:
 
 def parts(root: Path) -> list[Part]:
     """All that can be translated, but labels: each lesson, each exercise, the glossary."""
-    found = [
+    translatable = [
         Part(path.relative_to(root), Path("notebooks", f"{path.stem}.po"))
         for path in sorted(root.glob("notebooks/[0-9][0-9]_*.ipynb"))
     ]
-    found += [
+    translatable += [
         Part(path.relative_to(root), Path("exercises", f"{path.stem}.po"))
         for path in sorted(root.glob("exercises/*/*.ipynb"))
         if path.stem == path.parent.name
     ]
-    return [*found, Part(GLOSSARY, Path("glossary.po"))]
+    return [*translatable, Part(GLOSSARY, Path("glossary.po"))]
 
 
 def prose(notebook: str) -> list[Source]:
@@ -75,12 +75,12 @@ def prose(notebook: str) -> list[Source]:
 
 def glossary_sources(text: str) -> list[Source]:
     """The glossary's head, and each of its lines, by the term and the lesson that defines it."""
-    found = [Source("head", text[: text.index("- **")].strip())]
+    sources = [Source("head", text[: text.index("- **")].strip())]
     for line in text.splitlines():
         term = re.match(r"- \*\*(.+?)\*\*.*?\((\d\d)\)", line)
         if term:
-            found.append(Source(f"{term[1]} ({term[2]})", line))
-    return found
+            sources.append(Source(f"{term[1]} ({term[2]})", line))
+    return sources
 
 
 # ---- labels in code -------------------------------------------------------------------------------------------------
@@ -88,11 +88,11 @@ def glossary_sources(text: str) -> list[Source]:
 
 def labels_in_code(notebook: str) -> list[str]:
     """What a lesson's code says to its reader: the texts of `Predict` questions, and captions."""
-    found: list[str] = []
+    texts: list[str] = []
     for cell in json.loads(notebook)["cells"]:
         if cell["cell_type"] == "code":
-            found += _labels_of("".join(cell["source"]))
-    return list(dict.fromkeys(found))
+            texts += _labels_of("".join(cell["source"]))
+    return list(dict.fromkeys(texts))
 
 
 def _labels_of(code: str) -> Iterator[str]:
@@ -167,18 +167,20 @@ def _about(part: Part, language: str) -> str:
 
 def _differences(part: Part, language: str, old: list[Entry], new: list[Entry]) -> list[str]:
     """What the English has that the catalog does not know of, a sentence each."""
-    where, seen = part.english.as_posix(), {(entry.english, entry.stale) for entry in old}
-    said = []
+    where, known_entries = part.english.as_posix(), {(entry.english, entry.stale) for entry in old}
+    sentences = []
     for entry in new:
-        if (entry.english, entry.stale) in seen:
+        if (entry.english, entry.stale) in known_entries:
             continue
         if entry.stale:
-            said.append(
+            sentences.append(
                 f"{where}, {entry.name}: its English has changed since it was translated into {language}"
             )
         elif not entry.text:
-            said.append(f"{where}, {entry.name}: is new, and not yet in the catalog of {language}")
-    return said or [
+            sentences.append(
+                f"{where}, {entry.name}: is new, and not yet in the catalog of {language}"
+            )
+    return sentences or [
         f"{where}: its texts have moved; the catalog of {language} has them in the old order"
     ]
 
@@ -196,31 +198,31 @@ def labels_update(root: Path, language: str) -> Update | None:
     if not unknown:
         return Update(file, text, [f"{file.name}: not written as `course translate` writes it"])
     more = f" and {len(unknown) - 1} more labels" if len(unknown) > 1 else ""
-    said = f"the label {unknown[0]!r}{more}: not yet in the catalog of {language}"
-    return Update(file, text, [said])
+    sentence = f"the label {unknown[0]!r}{more}: not yet in the catalog of {language}"
+    return Update(file, text, [sentence])
 
 
 def updates(root: Path) -> list[Update]:
     """What brings all catalogs of all languages up to date."""
-    found = []
+    all_updates = []
     for language in known():
-        found += [update_of(root, part, language) for part in parts(root)]
-        found.append(labels_update(root, language))
-    return [update for update in found if update is not None]
+        all_updates += [update_of(root, part, language) for part in parts(root)]
+        all_updates.append(labels_update(root, language))
+    return [update for update in all_updates if update is not None]
 
 
 def stale(root: Path) -> list[str]:
     """What the catalogs do not know of yet: which text, and what to do. Nothing where all are in step."""
     todo = "Run `course translate` and commit course_lib/languages: the part is shown in English until somebody translates it."
-    return [f"{said}. {todo}" for update in updates(root) for said in update.said]
+    return [f"{change}. {todo}" for update in updates(root) for change in update.said]
 
 
 def keep_in_step(root: Path) -> list[str]:
     """Write what brings the catalogs up to date; what changed, a sentence each."""
-    found = updates(root)
-    for update in found:
+    needed_updates = updates(root)
+    for update in needed_updates:
         update.file.write_bytes(update.text)
-    return [said for update in found for said in update.said]
+    return [change for update in needed_updates for change in update.said]
 
 
 def begin(root: Path, language: str, numbers: list[str]) -> None:
@@ -253,10 +255,12 @@ class State:
 
 
 def states(root: Path, language: str) -> list[State]:
-    found = []
+    states_of_parts = []
     for part in parts(root):
         if part.file(root, language).is_file():
             entries = catalog.read(part.file(root, language))
             done = sum(entry.is_translated for entry in entries)
-            found.append(State(part, len(entries), done, sum(entry.stale for entry in entries)))
-    return found
+            states_of_parts.append(
+                State(part, len(entries), done, sum(entry.stale for entry in entries))
+            )
+    return states_of_parts

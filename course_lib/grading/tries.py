@@ -59,8 +59,8 @@ def limit_of(root: Path) -> Limit:
     if not path.is_file():
         return Limit()
     try:
-        said = tomllib.loads(path.read_text(encoding="utf-8")).get("check", {})
-        wait, tries = said.get("minutes_between", 0), said.get("tries_a_day", 0)
+        check_options = tomllib.loads(path.read_text(encoding="utf-8")).get("check", {})
+        wait, tries = check_options.get("minutes_between", 0), check_options.get("tries_a_day", 0)
         if not wait >= 0 or not tries >= 0:
             raise ValueError("a number is below 0")
     except (OSError, ValueError, TypeError, AttributeError) as problem:
@@ -77,8 +77,10 @@ def require_a_turn(lesson: Lesson, now: datetime | None = None) -> None:
     if limit == Limit():
         return
     now = now or datetime.now(UTC)
-    mine = [each.moment for each in tries_in(file_of(lesson.root)) if each.lesson == lesson.name]
-    free = next_turn(mine, limit, now)
+    times_of_tries = [
+        each.moment for each in tries_in(file_of(lesson.root)) if each.lesson == lesson.name
+    ]
+    free = next_turn(times_of_tries, limit, now)
     if free > now:
         minutes = -(-(free - now).total_seconds() // 60)
         raise CourseError(
@@ -122,14 +124,16 @@ def tries_in(path: Path) -> list[Try]:
         lines = path.read_text(encoding="utf-8", errors="replace").splitlines()
     except OSError:
         return []
-    return [found for line in lines if (found := try_of(line)) is not None]
+    return [one_try for line in lines if (one_try := try_of(line)) is not None]
 
 
 def try_of(line: str) -> Try | None:
     try:
-        said: Any = json.loads(line)
-        found = Try(said["time"], str(said["lesson"]), float(said["points"]), float(said["out_of"]))
-        return found if found.moment.tzinfo is not None else None
+        record: Any = json.loads(line)
+        one_try = Try(
+            record["time"], str(record["lesson"]), float(record["points"]), float(record["out_of"])
+        )
+        return one_try if one_try.moment.tzinfo is not None else None
     except (ValueError, KeyError, TypeError):
         return None
 
@@ -153,7 +157,7 @@ class Course:
 
 def courses(paths: Iterable[Path]) -> list[Course]:
     """The tries in these logs, or in all logs under these folders, lesson by lesson."""
-    found = []
+    tries_by_course = []
     for path in paths:
         logs = sorted(path.rglob(FILE)) if path.is_dir() else [path]
         for log in logs:
@@ -163,5 +167,5 @@ def courses(paths: Iterable[Path]) -> list[Course]:
             name = log.parent.name if log.name == FILE else log.stem
             for lesson, tries in sorted(by_lesson.items()):
                 in_order = sorted(tries, key=lambda each: each.moment)
-                found.append(Course(name, lesson, tuple(in_order)))
-    return found
+                tries_by_course.append(Course(name, lesson, tuple(in_order)))
+    return tries_by_course

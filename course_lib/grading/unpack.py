@@ -110,8 +110,8 @@ def require_a_download(download: Path) -> None:
 
 def _folder(folder: Path, place: _Place, leave_out: set[str]) -> Iterator[Entry]:
     try:
-        with os.scandir(folder) as found:
-            entries = sorted(found, key=_by_name)
+        with os.scandir(folder) as directory:
+            entries = sorted(directory, key=_by_name)
     except OSError as error:
         yield Left(place.parts, f"The folder cannot be opened ({error.strerror}).")
         return
@@ -191,7 +191,7 @@ def _zip_file(load: Callable[[], bytes], place: _Place) -> Iterator[Entry]:
         return
 
     yield Folder(place.parts)
-    inside = _Place(place.parts, place.depth + 1, place.budget)
+    place_in_zip = _Place(place.parts, place.depth + 1, place.budget)
     for number, entry in enumerate(entries):
         place.budget.entries -= 1
         if place.budget.entries < 0:
@@ -200,7 +200,7 @@ def _zip_file(load: Callable[[], bytes], place: _Place) -> Iterator[Entry]:
                 place.parts, f"{rest} of its files: all zips hold more than {MOST_ENTRIES} files."
             )
             return
-        yield from _in_zip(archive, entry, inside)
+        yield from _in_zip(archive, entry, place_in_zip)
 
 
 def _in_zip(archive: zipfile.ZipFile, entry: zipfile.ZipInfo, zip_place: _Place) -> Iterator[Entry]:

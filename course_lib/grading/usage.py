@@ -31,7 +31,7 @@ def resident_bytes(process: Any) -> int:
 
 def nameless_bytes(pids: Iterable[int]) -> int:
     """Bytes of files that are open and have no name (deleted, or made by `memfd_create`): no folder shows them."""
-    found: dict[tuple[int, int], int] = {}
+    bytes_of_file: dict[tuple[int, int], int] = {}
     for pid in pids:
         for number in _listed(f"/proc/{pid}/fd"):
             try:
@@ -39,9 +39,9 @@ def nameless_bytes(pids: Iterable[int]) -> int:
             except OSError:  # it is closed already
                 continue
             if stat.S_ISREG(about.st_mode) and not about.st_nlink:
-                found[about.st_dev, about.st_ino] = about.st_blocks * 512
+                bytes_of_file[about.st_dev, about.st_ino] = about.st_blocks * 512
 
-    return sum(found.values())
+    return sum(bytes_of_file.values())
 
 
 def _listed(folder: str) -> list[str]:

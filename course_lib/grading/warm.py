@@ -244,9 +244,9 @@ def _keeper_of(wanted: Wanted) -> dict[str, Any] | None:
     if os.fork():
         os.close(writing)
         with open(reading, "rb") as pipe:
-            said = pipe.read()
-        if said:
-            return dict(json.loads(said))
+            answer = pipe.read()
+        if answer:
+            return dict(json.loads(answer))
         return {"error": "the keeper ended early"}
 
     # the keeper: whatever happens, it must not go on as a nursery
@@ -294,8 +294,8 @@ def _move_in(wanted: Wanted, sleeper: int) -> None:
 
     rights = _rights_in(Path(f"/proc/{wanted.sleeper}/status").read_text())
     # opened now: in the sandbox this process has no place in /proc
-    own = os.open("/proc/self/status", os.O_RDONLY)
-    if rights.get("Seccomp") != _rights_in(_read(own)).get("Seccomp"):
+    status_file = os.open("/proc/self/status", os.O_RDONLY)
+    if rights.get("Seccomp") != _rights_in(_read(status_file)).get("Seccomp"):
         raise OSError("the sandbox filters system calls: that cannot be taken over")
     if wanted.pen:
         Path(wanted.pen, "cgroup.procs").write_text(str(os.getpid()))
@@ -319,8 +319,8 @@ def _move_in(wanted: Wanted, sleeper: int) -> None:
         raise OSError(ctypes.get_errno(), "its namespaces cannot be entered")
     _give_up_rights(libc, rights)
 
-    now = _rights_in(_read(own))
-    os.close(own)
+    now = _rights_in(_read(status_file))
+    os.close(status_file)
     if any(now[name] & ~rights[name] for name in ("CapEff", "CapPrm", "CapInh", "CapBnd")):
         raise OSError("it would have more rights than the sandbox")
 
@@ -331,14 +331,14 @@ def _read(status: int) -> str:
 
 def _rights_in(status: str) -> dict[str, int]:
     """The capabilities of a process, whether it can gain new ones, and whether its system calls are filtered."""
-    found = {}
+    rights = {}
     for line in status.splitlines():
         name, _, value = line.partition(":")
         if name.startswith("Cap"):
-            found[name] = int(value, 16)
+            rights[name] = int(value, 16)
         elif name in ("NoNewPrivs", "Seccomp"):
-            found[name] = int(value)
-    return found
+            rights[name] = int(value)
+    return rights
 
 
 class _Header(ctypes.Structure):

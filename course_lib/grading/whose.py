@@ -72,21 +72,21 @@ class Names:
     def lesson_in(self, name: str) -> str:
         """The lesson that a file's or folder's name says, or ""; of several the longest."""
         text = _plain(name)
-        found = [
+        matching_lessons = [
             (len(m[0]), lesson) for lesson, p in self.patterns.items() if (m := p.search(text))
         ]
-        if found:
-            return max(found)[1]
+        if matching_lessons:
+            return max(matching_lessons)[1]
         return ""
 
     def number_in(self, name: str) -> str:
         """The lesson of `lesson 3`, `03.ipynb`: good where nothing else says one."""
         stem = NOTEBOOK.sub("", _plain(name))
-        found = re.fullmatch(
+        match = re.fullmatch(
             r"(?:lesson|exercise|notebook|nb)?[ _-]*0*(\d{1,2})(?: *\(\d+\))?", stem, re.I
         )
-        if found:
-            return self.numbers.get(int(found[1]), "")
+        if match:
+            return self.numbers.get(int(match[1]), "")
         return ""
 
     def without_lesson(self, name: str) -> str:
@@ -158,8 +158,8 @@ class Whose:
         return self.lesson(parts[-1:])
 
     def lesson_by_number(self, parts: Parts) -> str:
-        found = [self.names.number_in(name) for name in reversed(parts)]
-        return next(filter(None, found), "")
+        lessons_by_number = [self.names.number_in(name) for name in reversed(parts)]
+        return next(filter(None, lessons_by_number), "")
 
     def is_around(self, parts: Parts) -> bool:
         """Whether this folder holds students' folders or files, and is no student's itself."""
@@ -168,18 +168,18 @@ class Whose:
         return self._around[parts]
 
     def _is_around(self, parts: Parts) -> bool:
-        inside = list(self.children.get(parts, ()))
-        if not inside:
+        names_inside = list(self.children.get(parts, ()))
+        if not names_inside:
             return False
         name = re.sub(r"\.zip$", "", parts[-1], flags=re.IGNORECASE)
         if AROUND.fullmatch(name) or name.lower().startswith("gradebook_"):
             return True
 
         alone = len(self.children[parts[:-1]]) == 1
-        who = {about.student for child in inside if (about := signed(child))}
+        who = {about.student for child in names_inside if (about := signed(child))}
         if who:
             return alone or len(who) > 1
-        return alone and self._holds_students(parts, inside)
+        return alone and self._holds_students(parts, names_inside)
 
     def _holds_students(self, parts: Parts, inside: list[str]) -> bool:
         """For the one folder at the top: do several names in it say a student, or has the one a lesson's folder?"""

@@ -17,22 +17,26 @@ def written_in(nb: Notebook, known: list[Notebook]) -> list[str]:
 
     For code of the learner's in a cell that no exercise has: "an added cell"."""
     answers = set()
-    given = set()
+    handed_out_sources = set()
     for exercise in known:
         answers |= {answer_of(cell) for cell in exercise.cells if is_solution(cell)}
-        given |= {cell.source.strip() for cell in exercise.cells}
+        handed_out_sources |= {cell.source.strip() for cell in exercise.cells}
 
-    found: list[str] = []
+    answer_names: list[str] = []
     for cell in nb.cells:
         source = cell.source.strip()
         if not source:
             continue
         if is_solution(cell):
             if answer_of(cell) not in answers:
-                found.append(answer_of(cell)[0])
-        elif cell.cell_type == "code" and source not in given and not grading_metadata(cell):
-            found.append("an added cell")
-    return list(dict.fromkeys(found))
+                answer_names.append(answer_of(cell)[0])
+        elif (
+            cell.cell_type == "code"
+            and source not in handed_out_sources
+            and not grading_metadata(cell)
+        ):
+            answer_names.append("an added cell")
+    return list(dict.fromkeys(answer_names))
 
 
 def holds_work(lesson: Lesson, path: Path) -> bool:

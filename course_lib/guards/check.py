@@ -43,9 +43,9 @@ class Failure(NamedTuple):
     got: str
 
     def __str__(self) -> str:
-        said = f"{self.part}: expected {self.expected}, got {self.got}"
+        sentence = f"{self.part}: expected {self.expected}, got {self.got}"
         cause = self.guard.cause
-        return f"{said} (assumed because of {cause}: {cause.text})" if cause else said
+        return f"{sentence} (assumed because of {cause}: {cause.text})" if cause else sentence
 
 
 class Check:

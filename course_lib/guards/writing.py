@@ -75,8 +75,8 @@ class Names:
         function = functools.reduce(getattr, path, torch)
 
         # a parameter, a helper or another switch may have the name already
-        taken = name in self.parameters
-        if taken or self.known.setdefault(name, function) is not function:
+        is_parameter = name in self.parameters
+        if is_parameter or self.known.setdefault(name, function) is not function:
             return test.left
         return f"{name}()"
 
@@ -133,22 +133,22 @@ class Body:
             return source.expr
 
         if source not in self.variables:
-            found = ""
+            variable_of_base = ""
             base = source.base
             # What lies in the `__dict__` of an `nn.Module` is looked up there: its `__getattr__` is slow.
             if base is not None and source.in_dict:
                 base = base.attr("__dict__")
             if base is not None:
-                found = self.variable(base)
+                variable_of_base = self.variable(base)
 
             name = f"v{len(self.variables)}"
             while name in self.names.parameters:
                 name = "_" + name
             self.variables[source] = name
 
-            looked_up = source.from_base(found)
+            looked_up = source.from_base(variable_of_base)
             if source.in_dict and isinstance(source.step, Attribute):
-                looked_up = f"{found}[{source.step.name!r}]"
+                looked_up = f"{variable_of_base}[{source.step.name!r}]"
             self.lines.append(f"{name} = {looked_up}")
         return self.variables[source]
 

@@ -70,9 +70,10 @@ def _earlier_english(po: str) -> dict[str, str]:
     """Name → the English that was translated, where it has changed since. (Babel writes these lines and does not read them.)"""
     from babel.messages.pofile import denormalize, unescape
 
-    found = re.findall(r'^#\| msgid (".*")\nmsgctxt (".*")$', po, flags=re.M)
+    entries = re.findall(r'^#\| msgid (".*")\nmsgctxt (".*")$', po, flags=re.M)
     return {
-        unescape(name): denormalize("\n".join(_STRING.findall(english))) for english, name in found
+        unescape(name): denormalize("\n".join(_STRING.findall(english)))
+        for english, name in entries
     }
 
 
@@ -109,23 +110,23 @@ def brought_up_to_date(entries: Sequence[Entry], sources: Sequence[Source]) -> l
 
     A text that only moved keeps its translation. One that was edited keeps it too, and is stale from now on."""
     left = list(entries)
-    found: dict[Source, Entry] = {}
+    entry_of_source: dict[Source, Entry] = {}
     for source in sources:
         same = _with_this_english(left, source)
         if same is not None:
             left.remove(same)
-            found[source] = _as_of_today(same, source)
+            entry_of_source[source] = _as_of_today(same, source)
 
     # Only what no text of today has claimed can be the earlier form of an edited one.
     for source in sources:
-        if source not in found:
+        if source not in entry_of_source:
             edited = _earlier_form(left, source)
             if edited is None:
-                found[source] = Entry(source.name, source.english)
+                entry_of_source[source] = Entry(source.name, source.english)
                 continue
             left.remove(edited)
-            found[source] = _stale(edited, source)
-    return [found[source] for source in sources]
+            entry_of_source[source] = _stale(edited, source)
+    return [entry_of_source[source] for source in sources]
 
 
 def _with_this_english(entries: list[Entry], source: Source) -> Entry | None:

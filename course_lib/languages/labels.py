@@ -55,10 +55,10 @@ def _translated(text: str, known: dict[str, str]) -> str:
         return letter[0] + known[text[letter.end() :]]
 
     numbers = NUMBER.findall(text)
-    found = known.get(with_holes(text)) if numbers else None
-    if found is None:
+    translation = known.get(with_holes(text)) if numbers else None
+    if translation is None:
         return text
-    return _HOLE.sub(lambda hole: numbers[int(hole[1]) - 1], found)
+    return _HOLE.sub(lambda hole: numbers[int(hole[1]) - 1], translation)
 
 
 def with_holes(text: str) -> str:
@@ -91,15 +91,15 @@ def translate_html(markup: str, language: str | None = None) -> str:
 
 def _plain_translated(escaped: str, known: dict[str, str]) -> str:
     text = html.unescape(escaped)
-    told = _translated(text, known)
-    return escaped if told == text else html.escape(told, quote=True)
+    translation = _translated(text, known)
+    return escaped if translation == text else html.escape(translation, quote=True)
 
 
 def _run_translated(run: str, known: dict[str, str]) -> str:
     """A text between tags; code in it stands between backticks in the catalog."""
     text = html.unescape(_CODE.sub(r"`\1`", run)).replace("\N{NO-BREAK SPACE}", " ")
     core = text.strip()
-    told = _translated(core, known)
-    if told == core:
+    translation = _translated(core, known)
+    if translation == core:
         return run
-    return text.replace(core, _MARKED.sub(r"<code>\1</code>", html.escape(told, quote=True)))
+    return text.replace(core, _MARKED.sub(r"<code>\1</code>", html.escape(translation, quote=True)))

@@ -38,12 +38,12 @@ def traffic(seed: int, count: int = 200, every: float = 12.0) -> list[Request]:
     """`count` requests, one in `every` ticks on average, most of 40 to 200 tokens: the same for each `seed`."""
     dice = random.Random(seed)
     now = 0.0
-    found = []
+    requests = []
     for _ in range(count):
         now += dice.expovariate(1 / every)
         length = round(dice.lognormvariate(4.5, 0.7))
-        found.append(Request(round(now, 1), min(LONGEST, max(2, length))))
-    return found
+        requests.append(Request(round(now, 1), min(LONGEST, max(2, length))))
+    return requests
 
 
 @dataclass(frozen=True)
@@ -109,14 +109,14 @@ class Program:
             warnings.simplefilter("ignore")  # the recompile limit
             self.compiled(torch.zeros(shape, dtype=torch.int64))
 
-        said = "eager"
+        outcome = "eager"
         if len(self.nodes) > before:
-            said = "compiles"
+            outcome = "compiles"
         elif self.ran:
-            said = "hit"
+            outcome = "hit"
         self.shapes.append(shape)
-        self.said[said] += 1
-        return said
+        self.said[outcome] += 1
+        return outcome
 
 
 def simulate(
@@ -136,10 +136,10 @@ def simulate(
         waiting = waiting[len(together) :]
 
         shape = policy.shape([one.length for one in together])
-        said = run(shape)
-        compiling = costs.compile if said == "compiles" else 0.0
+        outcome = run(shape)
+        compiling = costs.compile if outcome == "compiles" else 0.0
         running = costs.call + costs.token * math.prod(shape)
-        if said == "eager":
+        if outcome == "eager":
             running *= costs.eager
         elif policy.dynamic is not False:
             running *= costs.symbolic

@@ -29,13 +29,13 @@ def imitated_cuda_graphs() -> Iterator[None]:
     `mode="reduce-overhead"` does what it would do on a GPU, but saves no time."""
     # A GPU gives nobody else the memory of a recording: what is freed here could be anybody's next
     # tensor
-    kept = []
+    recordings = []
 
     def keeping(
         program: Program, given: Sequence[torch.Tensor]
     ) -> tuple[Callable[[], None], tuple[Any, ...]]:
         made = capture(program, given)
-        kept.append(made)
+        recordings.append(made)
         return made
 
     with (
@@ -100,22 +100,22 @@ def counted_traffic() -> Iterator[Counter[str]]:
     import_triton()
     from triton.runtime.interpreter import InterpreterBuilder as Builder
 
-    seen: Counter[str] = Counter()
+    counts: Counter[str] = Counter()
     load = Builder.create_masked_load
     store = Builder.create_masked_store
     start = Builder.set_grid_idx
 
     def counted_load(self: Any, pointers: Any, mask: Any, *rest: Any) -> Any:
         loaded = load(self, pointers, mask, *rest)
-        seen["read"] += int(np.sum(mask.data)) * loaded.data.itemsize
+        counts["read"] += int(np.sum(mask.data)) * loaded.data.itemsize
         return loaded
 
     def counted_store(self: Any, pointers: Any, value: Any, mask: Any, *rest: Any) -> Any:
-        seen["written"] += int(np.sum(mask.data)) * value.data.itemsize
+        counts["written"] += int(np.sum(mask.data)) * value.data.itemsize
         return store(self, pointers, value, mask, *rest)
 
     def counted_start(self: Any, *index: int) -> Any:
-        seen["programs"] += 1
+        counts["programs"] += 1
         return start(self, *index)
 
     with (
@@ -123,7 +123,7 @@ def counted_traffic() -> Iterator[Counter[str]]:
         patch.object(Builder, "create_masked_store", counted_store),
         patch.object(Builder, "set_grid_idx", counted_start),
     ):
-        yield seen
+        yield counts
 
 
 @contextlib.contextmanager

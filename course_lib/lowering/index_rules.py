@@ -160,19 +160,19 @@ def scatter_slice(
     last = first + 1 if is_one_index else first + part.shape[dim]
 
     def body(ops: Handler, index: Index) -> Term:
-        inside = (place(ops, index[dim]) >= first) & (place(ops, index[dim]) < last)
+        is_inside = (place(ops, index[dim]) >= first) & (place(ops, index[dim]) < last)
 
         # `part` has no dimension `dim` where one index is written.
         if is_one_index:
-            there = [i for d, i in enumerate(index) if d != dim]
+            index_in_part = [i for d, i in enumerate(index) if d != dim]
         else:
-            there = replaced(index, dim, index[dim] - first)
+            index_in_part = replaced(index, dim, index[dim] - first)
 
         def load() -> Value:
-            return element(part, ops, there).to(x.dtype).value
+            return element(part, ops, index_in_part).to(x.dtype).value
 
-        new = ops.masked(inside.value, load, 0)
-        return inside.where(Term(ops, new, x.dtype), element(x, ops, index))
+        new = ops.masked(is_inside.value, load, 0)
+        return is_inside.where(Term(ops, new, x.dtype), element(x, ops, index))
 
     return low.pointwise(node, body)
 
@@ -207,28 +207,28 @@ def index_tensor(
 ) -> View:
     """`x[i, :, j]`: indices broadcast to one block of dimensions, where the first was; in front if
     others lie between (NumPy)."""
-    given = {d: i for d, i in enumerate(indices) if i is not None}
-    if any(i.dtype not in (torch.int64, torch.int32) for i in given.values()):
+    index_of_dim = {d: i for d, i in enumerate(indices) if i is not None}
+    if any(i.dtype not in (torch.int64, torch.int32) for i in index_of_dim.values()):
         raise NoLoopForm(
             "indexing with a mask gives a shape that only the data knows: it runs as torch's own operator"
         )
 
     # Dimensions first ... first + block - 1 of the result are those of the indices.
-    block = max(len(i.shape) for i in given.values())
-    side_by_side = len(given) == max(given) - min(given) + 1
-    first = min(given) if side_by_side else 0
+    block = max(len(i.shape) for i in index_of_dim.values())
+    side_by_side = len(index_of_dim) == max(index_of_dim) - min(index_of_dim) + 1
+    first = min(index_of_dim) if side_by_side else 0
 
     def body(ops: Handler, index: Index) -> Term:
         in_block = index[first : first + block]
         others = iter([*index[:first], *index[first + block :]])
 
-        there = []
+        index_in_x = []
         for d, size in enumerate(x.shape):
-            if d in given:
-                there.append(ops.indirect(given[d].load(ops, in_block), size, wrap))
+            if d in index_of_dim:
+                index_in_x.append(ops.indirect(index_of_dim[d].load(ops, in_block), size, wrap))
             else:
-                there.append(next(others))
-        return element(x, ops, there)
+                index_in_x.append(next(others))
+        return element(x, ops, index_in_x)
 
     return low.pointwise(node, body)
 

@@ -68,10 +68,10 @@ class Linear(NamedTuple):
     def make(terms: Mapping[sympy.Expr, Any], constant: Any = 0) -> "Linear":
         """The sum with its terms in one order, so that equal sums are equal objects."""
 
-        kept = [(atom, c) for atom, c in terms.items() if not same(c, 0)]
-        if len(kept) > 1:
-            kept.sort(key=by_name)
-        return Linear(tuple(kept), constant)
+        nonzero_terms = [(atom, c) for atom, c in terms.items() if not same(c, 0)]
+        if len(nonzero_terms) > 1:
+            nonzero_terms.sort(key=by_name)
+        return Linear(tuple(nonzero_terms), constant)
 
     def coefficient(self, symbol: sympy.Symbol) -> Any:
         """How far the index moves when `symbol` counts one up."""

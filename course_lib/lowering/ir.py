@@ -123,8 +123,8 @@ class View:
 
         # This index in place of the symbols. What a mask hides may ask for less than 0.
         become: dict[sympy.Symbol, sympy.Expr] = {}
-        for symbol, given in zip(symbols, index, strict=True):
-            position = sympy.sympify(given)
+        for symbol, position_in_view in zip(symbols, index, strict=True):
+            position = sympy.sympify(position_in_view)
             become[symbol] = sympy.Max(position, 0) if position.is_Integer else position
 
         return [place.xreplace(become) for place in places]

@@ -165,8 +165,8 @@ class Lowering:
     def output(self, node: fx.Node) -> None:
         """What the program returns, and which results are put into inputs."""
         for value in operators.flat_outputs(node):
-            found = self.values[value] if isinstance(value, fx.Node) else sizes.size(value)
-            self.graph.outputs.append(self.in_memory(found, value))
+            lowered = self.values[value] if isinstance(value, fx.Node) else sizes.size(value)
+            self.graph.outputs.append(self.in_memory(lowered, value))
 
         signature = self.gm.meta.get("signature")
         for update in signature.updates if signature else ():

@@ -43,12 +43,12 @@ def flat_outputs(node: fx.Node) -> list[Any]:
 
 def escaping(graph: fx.Graph) -> set[fx.Node]:
     """Nodes whose memory the caller may get to see: outputs, and what they are views of."""
-    found = {n for n in flat_outputs(graph.output_node()) if isinstance(n, fx.Node)}
+    escaping_nodes = {n for n in flat_outputs(graph.output_node()) if isinstance(n, fx.Node)}
 
     for node in reversed(graph.nodes):
-        if node in found and passes_memory_on(node.target):
-            found.update(node.all_input_nodes)
-    return found
+        if node in escaping_nodes and passes_memory_on(node.target):
+            escaping_nodes.update(node.all_input_nodes)
+    return escaping_nodes
 
 
 def passes_memory_on(op: Any) -> bool:

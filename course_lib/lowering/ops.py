@@ -78,15 +78,15 @@ def terms(index: Any) -> tuple[Any, ...]:
 def add(parts: Sequence[Any]) -> sympy.Expr:
     """`sympy.Add(*parts)`, which would import sympy's tensors (25 ms) to see that there are none."""
     # Like terms together: 3*i + i is 4*i.
-    found: dict[sympy.Expr, Any] = {}
+    count_of_atom: dict[sympy.Expr, Any] = {}
     for part in parts:
         for term in terms(part):
             if term != 0:
                 number, atom = factors(term)
-                found[atom] = found.get(atom, 0) + number
+                count_of_atom[atom] = count_of_atom.get(atom, 0) + number
 
     sums = []
-    for atom, number in found.items():
+    for atom, number in count_of_atom.items():
         if number != 0:
             sums.append(atom if number == 1 else number * atom)
 

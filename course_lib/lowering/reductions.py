@@ -171,9 +171,9 @@ def finish(
 
     # Without keepdim the reduced dimensions are absent in the result.
     if like.ndim != len(row.shape):
-        kept = [d for d in range(len(row.shape)) if d not in dims]
-        shape = tuple(row.shape[d] for d in kept)
-        stride = tuple(row.stride[d] for d in kept)
+        kept_dims = [d for d in range(len(row.shape)) if d not in dims]
+        shape = tuple(row.shape[d] for d in kept_dims)
+        stride = tuple(row.stride[d] for d in kept_dims)
         row = replace(row, shape=shape, stride=stride)
 
     def body(ops: Handler, index: Index) -> Term:

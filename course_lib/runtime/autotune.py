@@ -36,14 +36,14 @@ def candidates(source: TritonSource) -> Sequence[Choice]:
         return tiling.tiles
 
     changeable = size_to_change(source)
-    found = []
+    choices = []
     for factor in (1, 0.5, 2, 4):
         size = int(usual[changeable] * factor)
         warps = tiling.warps(usual)
         for n in (warps, max(1, warps // 2), min(32, warps * 2)):
             if size >= 1:
-                found.append(Choice(usual | {changeable: size}, n))
-    return found
+                choices.append(Choice(usual | {changeable: size}, n))
+    return choices
 
 
 def size_to_change(source: TritonSource) -> str:
@@ -60,10 +60,10 @@ def tuned(
     tried = {str(choice): choice for choice in candidates(source)}
     starts = {name: functools.partial(start, *choice) for name, choice in tried.items()}
 
-    given = [*buffers]
+    key_buffers = [*buffers]
     if source.checked:
-        given.append(Buffer("problem", torch.int64, (), (), buffers[0].device))
-    return tried[fastest(source.name, source.source, given, starts)]
+        key_buffers.append(Buffer("problem", torch.int64, (), (), buffers[0].device))
+    return tried[fastest(source.name, source.source, key_buffers, starts)]
 
 
 def fastest(
@@ -87,12 +87,12 @@ def fastest(
 
     key = key_of(source, [measured_by.__name__, *tried], buffers)
     times = build_cache.remember(key, measure)
-    found = dict(zip(tried, times, strict=True))
+    seconds_of = dict(zip(tried, times, strict=True))
 
     peaks = dict(peaks or {})
-    allowed = [name for name in found if not is_hungry(name, peaks)]
-    best = min(allowed, key=found.__getitem__)
-    events.emit(events.Autotuned(what, best, found, peaks))
+    allowed = [name for name in seconds_of if not is_hungry(name, peaks)]
+    best = min(allowed, key=seconds_of.__getitem__)
+    events.emit(events.Autotuned(what, best, seconds_of, peaks))
     return best
 
 

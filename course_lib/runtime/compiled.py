@@ -101,14 +101,14 @@ def print_kernels(
 ) -> dict[OurKernel, KernelSource]:
     """The source of each kernel, under a name of its own."""
     sources: dict[OurKernel, KernelSource] = {}
-    taken: set[str] = set()
+    used_names: set[str] = set()
     buffers = graph.buffers
     for kernel in schedule.kernels:
         if not isinstance(kernel, (FusedKernel, Streamed)):
             continue
 
-        name = identifier(kernel.name, taken)
-        taken.add(name)
+        name = identifier(kernel.name, used_names)
+        used_names.add(name)
         in_triton = is_in_triton(kernel, codegen)
         if isinstance(kernel, Streamed):
             print_stream = streamed_triton_source if in_triton else streamed_source

@@ -117,12 +117,12 @@ def run_compiler(
         ) from None
 
     if done.returncode != 0 or not output.exists():
-        kept = source
+        kept_source = source
         if keep:
-            kept = config.cache_dir() / f"failed-{build_cache.key_of(text)[:12]}.cpp"
-        shutil.move(source, kept)
-        command = [word.replace(str(source), str(kept)) for word in command]
-        raise CompileFailed("the C++ compiler", command, done.stderr.splitlines()[:8], kept)
+            kept_source = config.cache_dir() / f"failed-{build_cache.key_of(text)[:12]}.cpp"
+        shutil.move(source, kept_source)
+        command = [word.replace(str(source), str(kept_source)) for word in command]
+        raise CompileFailed("the C++ compiler", command, done.stderr.splitlines()[:8], kept_source)
 
 
 def identity(compiler: str) -> str:

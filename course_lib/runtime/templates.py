@@ -81,8 +81,8 @@ def choose_templates(graph: LoopGraph, codegen: str, schedule: Scheduling) -> Lo
     if not chosen or len(regions) == 1 or acting or any(map(may_refuse, graph.nodes)):
         return ours_as_chosen
     wholes = {"library": graph, "template": ours_as_chosen}
-    found = fastest(WHOLE, *rivals(wholes, program, schedule), clock=autotune.seconds_warm)
-    return wholes[found]
+    fastest_whole = fastest(WHOLE, *rivals(wholes, program, schedule), clock=autotune.seconds_warm)
+    return wholes[fastest_whole]
 
 
 def rivals(
@@ -144,12 +144,12 @@ def names_of(parts: Iterable[Kernel | Node]) -> set[str]:
 
 def joined(sets: Iterable[set[str]]) -> list[set[str]]:
     """The sets, with all that overlap joined into one."""
-    found: list[set[str]] = []
+    joined_sets: list[set[str]] = []
     for names in sets:
-        overlapping = [each for each in found if not each.isdisjoint(names)]
-        apart = [each for each in found if each.isdisjoint(names)]
-        found = [*apart, names.union(*overlapping)]
-    return found
+        overlapping = [each for each in joined_sets if not each.isdisjoint(names)]
+        apart = [each for each in joined_sets if each.isdisjoint(names)]
+        joined_sets = [*apart, names.union(*overlapping)]
+    return joined_sets
 
 
 def acts(node: Node) -> bool:
@@ -188,12 +188,12 @@ def piece(graph: LoopGraph, ends: Ends) -> LoopGraph:
     outputs = [graph.buffers[name].view() for name in sorted(ends.stores)]
 
     # The inputs are given, so the nodes that write them do not belong to the part
-    inside = []
+    nodes = []
     for node in graph.nodes:
         is_input = bool(names_of([node]) & ends.reads)
         if not is_input and not acts(node):
-            inside.append(node)
-    live, _ = live_nodes(inside, record_all(inside, graph.buffers, {}), set(ends.stores))
+            nodes.append(node)
+    live, _ = live_nodes(nodes, record_all(nodes, graph.buffers, {}), set(ends.stores))
     return LoopGraph([*inputs], live, outputs)
 
 

@@ -150,12 +150,14 @@ def compiled(
     driver = importlib.import_module("triton.runtime").driver.active
     index = torch.cuda.current_device() if device.index is None else device.index
     with torch.cuda.device(index):
-        made = compile_now(kernel, source, how)
-        shared = made.metadata.shared
-        function = driver.utils.load_binary(made.name, made.kernel, shared, index)[1]
+        compiled_kernel = compile_now(kernel, source, how)
+        shared = compiled_kernel.metadata.shared
+        function = driver.utils.load_binary(
+            compiled_kernel.name, compiled_kernel.kernel, shared, index
+        )[1]
 
     launch = ctypes.cast(ctypes.CDLL("libcuda.so.1").cuLaunchKernel, ctypes.c_void_p).value
-    threads = 32 * made.metadata.num_warps
+    threads = 32 * compiled_kernel.metadata.num_warps
     launcher: Any = native.load("course_lib.runtime._launcher")
     fixed = 0 if count_for_sizes else programs
     return launcher.gpu_launcher(
@@ -171,11 +173,11 @@ def compile_now(kernel: Any, source: TritonSource, how: dict[str, Any]) -> Any:
     """Triton's compiled kernel, without tensors. Source that it rejects stays in the cache folder."""
     failed = importlib.import_module("triton.compiler.errors").CompilationError
     # A dtype stands for a tensor whose address is a multiple of 16. A size is any number.
-    given = {text: dtype for dtype, text in POINTERS.items()} | {"i32": 3, "i64": 3}
+    dtype_of_type = {text: dtype for dtype, text in POINTERS.items()} | {"i32": 3, "i64": 3}
     try:
-        return kernel.warmup(*(given[kind] for kind in source.types), grid=(1,), **how)
+        return kernel.warmup(*(dtype_of_type[kind] for kind in source.types), grid=(1,), **how)
     except failed as error:
-        kept = config.cache_dir() / f"failed-{source.name}.py"
-        kept.write_text(source.source)
+        kept_source = config.cache_dir() / f"failed-{source.name}.py"
+        kept_source.write_text(source.source)
         command = ["triton.compile", source.name]
-        raise CompileFailed("Triton", command, str(error).splitlines()[-8:], kept) from None
+        raise CompileFailed("Triton", command, str(error).splitlines()[-8:], kept_source) from None

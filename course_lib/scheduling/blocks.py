@@ -62,12 +62,12 @@ def shown_columns(stream: Stream, rows: int, columns: int) -> list[tuple[int, in
     if not hidden.any():
         return None
 
-    found = []
+    column_ranges = []
     for row in hidden:
         (shown,) = np.nonzero(~row)
         first, last = (shown[0], shown[-1] + 1) if len(shown) else (0, 0)
-        found.append((int(first) * columns, int(last) * columns))
-    return found
+        column_ranges.append((int(first) * columns, int(last) * columns))
+    return column_ranges
 
 
 def weights_of(stream: Stream) -> list[Expr]:
@@ -123,10 +123,10 @@ class Knowledge:
 
         operands = [self.interval(each) for each in tree.args]
         with np.errstate(invalid="ignore"):  # 0 times infinity
-            found = RULES[tree.op](*operands)
+            result = RULES[tree.op](*operands)
         # What is rounded on the way may be another number than what is computed here.
-        is_rounded = tree.op in ARITHMETIC and not all(map(is_exact, (*operands, found)))
-        return nothing if is_rounded else found
+        is_rounded = tree.op in ARITHMETIC and not all(map(is_exact, (*operands, result)))
+        return nothing if is_rounded else result
 
     def of_index(self, formula: Any) -> Interval:
         """Of a sum of symbols times numbers."""

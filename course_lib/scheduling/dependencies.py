@@ -68,14 +68,14 @@ def record(node: LoopNode, buffers: Mapping[str, Buffer]) -> Body:
     reads: dict[Access, None] = {}
     values = []
     operations = []
-    for made in builder.nodes.values():
-        if made.op == "load":
-            buffer, place = made.detail
+    for node_of_body in builder.nodes.values():
+        if node_of_body.op == "load":
+            buffer, place = node_of_body.detail
             reads[Access(buffer, linear(place))] = None
-        if made.op == "index_expr":
-            values.append(made.detail)
-        if made.op not in FREE:
-            operations.append(made.op)
+        if node_of_body.op == "index_expr":
+            values.append(node_of_body.detail)
+        if node_of_body.op not in FREE:
+            operations.append(node_of_body.op)
 
     # The position that argmax returns is an index, too.
     if isinstance(node, Reduction) and node.combines.gives_place:

@@ -38,11 +38,11 @@ class Expr:
 
     def walk(self) -> Iterator["Expr"]:
         """This node and all below it, each once, in the order they are written."""
-        seen: set[Expr] = set()
+        visited: set[Expr] = set()
         stack = [self]
         while stack:
-            if (node := stack.pop()) not in seen:
-                seen.add(node)
+            if (node := stack.pop()) not in visited:
+                visited.add(node)
                 yield node
                 stack.extend(reversed(node.args))
 
@@ -178,13 +178,13 @@ def loads(tree: Expr) -> list[tuple[str, sympy.Expr]]:
 def symbols_of(expr: Expr, trees: Mapping[Step, Expr]) -> set[sympy.Symbol]:
     """The symbols of loops that a value depends on, here or where it was computed (`trees`)."""
     nodes = list(expr.walk())
-    found: set[sympy.Symbol] = set()
+    symbols: set[sympy.Symbol] = set()
     for node in nodes:  # they become more
         if node.op == "value_of":
             nodes += [below for below in trees[node.detail].walk() if below not in nodes]
         elif node.op == "load":
             _, index = node.detail
-            found |= index.free_symbols
+            symbols |= index.free_symbols
         elif node.op == "index_expr":
-            found |= node.detail.free_symbols
-    return found
+            symbols |= node.detail.free_symbols
+    return symbols

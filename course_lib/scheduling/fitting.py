@@ -35,22 +35,22 @@ def fit(a: Group, b: Group) -> Group | None:
     second_best: Group | None = None
 
     for one, other in ways_to_fit(a, b):
-        found = combine(a, b, one, other)
-        if found is None or not counts_up(found):
+        combined = combine(a, b, one, other)
+        if combined is None or not counts_up(combined):
             continue
-        if not found.mismatched:
-            return found
-        second_best = second_best or found
+        if not combined.mismatched:
+            return combined
+        second_best = second_best or combined
 
     return second_best
 
 
 def join(a: Group, b: Group) -> Group | None:
     """Both groups as one, or None if they do not fit."""
-    found = fit(a, b)
-    if found is None or found.mismatched:
+    joined_group = fit(a, b)
+    if joined_group is None or joined_group.mismatched:
         return None
-    return found
+    return joined_group
 
 
 def ways_to_fit(a: Group, b: Group) -> Iterator[tuple[Linear | None, Linear | None]]:
@@ -133,10 +133,10 @@ def combine(a: Group, b: Group, one: Linear | None, other: Linear | None) -> Gro
         return None
 
     # One walk along the rows gathers all such sums.
-    found = assemble(pieces, a, b, leader)
-    if len(set(found.across.values())) > 1:
+    combined = assemble(pieces, a, b, leader)
+    if len(set(combined.across.values())) > 1:
         return None
-    return found
+    return combined
 
 
 def pieces_of_still_loops(
@@ -192,12 +192,12 @@ def walk(group: Group, formula: Linear | None) -> tuple[Walk, list[Loop]]:
 
 def in_order(loops: Sequence[Loop]) -> Walk:
     """As if the loops counted through memory of their own."""
-    found: Walk = []
+    strides: Walk = []
     step = 1
     for loop in reversed(loops):
-        found.append(Stride(loop, step))
+        strides.append(Stride(loop, step))
         step *= loop.size
-    return found
+    return strides
 
 
 @dataclass
@@ -290,9 +290,9 @@ def in_new_symbols(
         counts[loop.symbol] = {}
 
     for piece, symbol in zip(pieces, symbols, strict=True):
-        mine = piece.loops[side]
-        if mine:
-            counts[mine.symbol][symbol] = piece.weights[side]
+        old_loop = piece.loops[side]
+        if old_loop:
+            counts[old_loop.symbol][symbol] = piece.weights[side]
     return {old: Linear.make(terms) for old, terms in counts.items()}
 
 

@@ -113,9 +113,9 @@ def same_iteration_space(producer: Group, consumer: Group, shared: Buffers) -> s
 
 def same_elements(producer: Group, consumer: Group, shared: Buffers) -> str | None:
     """The consumer must read the very element that the producer has just computed."""
-    found = fit(producer, consumer)
-    if found and found.mismatched:
-        return f"the consumer needs other elements of {', '.join(found.mismatched)} than the one that was just computed"
+    joined_group = fit(producer, consumer)
+    if joined_group and joined_group.mismatched:
+        return f"the consumer needs other elements of {', '.join(joined_group.mismatched)} than the one that was just computed"
     return None
 
 
@@ -159,11 +159,11 @@ def one_row_needs_all_threads(producer: Group, consumer: Group, shared: Buffers)
 
 def same_innermost_loop(producer: Group, consumer: Group, shared: Buffers) -> str | None:
     """Where one walks memory row by row and the other column by column, one of them would jump at every step."""
-    found = fit(producer, consumer)
-    if found is None or producer.columns or consumer.columns:
+    joined_group = fit(producer, consumer)
+    if joined_group is None or producer.columns or consumer.columns:
         return None
 
-    one, other = neighbours(found, producer), neighbours(found, consumer)
+    one, other = neighbours(joined_group, producer), neighbours(joined_group, consumer)
     if one and other and not one & other:
         return "one walks through memory row by row, the other column by column"
     return None
@@ -171,14 +171,14 @@ def same_innermost_loop(producer: Group, consumer: Group, shared: Buffers) -> st
 
 def neighbours(both: Group, group: Group) -> set[sympy.Symbol]:
     """Loops of `both` whose next iteration stores the next element of what `group` computes."""
-    mine = set(group.nodes)
-    stores = {member.body.write.index for member in both.members if member.node in mine}
+    nodes_of_group = set(group.nodes)
+    stores = {member.body.write.index for member in both.members if member.node in nodes_of_group}
 
-    found = set()
+    symbols = set()
     for loop in both.loops:
         if any(same(index.coefficient(loop.symbol), 1) for index in stores):
-            found.add(loop.symbol)
-    return found
+            symbols.add(loop.symbol)
+    return symbols
 
 
 def not_too_long(producer: Group, consumer: Group, shared: Buffers) -> str | None:

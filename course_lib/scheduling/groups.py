@@ -81,10 +81,10 @@ class Group(Nest):
     @cached_property
     def indices(self) -> dict[str, set[Linear]]:
         """For each buffer that the bodies read: at which indices."""
-        found: dict[str, set[Linear]] = {}
+        indices_of: dict[str, set[Linear]] = {}
         for buffer, index in self.loads:
-            found.setdefault(buffer, set()).add(index)
-        return found
+            indices_of.setdefault(buffer, set()).add(index)
+        return indices_of
 
     @cached_property
     def writes(self) -> frozenset[Buffer]:
@@ -107,13 +107,13 @@ class Group(Nest):
         if self.is_extern:
             return self.writes
 
-        mine = set(self.nodes)
-        found = set()
+        own_nodes = set(self.nodes)
+        stored_buffers = set()
         for buffer in self.writes:
-            read_elsewhere = self.usage.readers[buffer.name] - mine
+            read_elsewhere = self.usage.readers[buffer.name] - own_nodes
             if buffer.name in self.usage.outputs or read_elsewhere:
-                found.add(buffer)
-        return frozenset(found)
+                stored_buffers.add(buffer)
+        return frozenset(stored_buffers)
 
     @cached_property
     def mismatched(self) -> tuple[str, ...]:
@@ -121,21 +121,21 @@ class Group(Nest):
         written = {member.body.write.buffer: member.body.write.index for member in self.members}
 
         # A dictionary for its order: the names appear in reasons.
-        found: dict[str, None] = {}
+        buffers: dict[str, None] = {}
         for access in self.loads:
             if access.index != written.get(access.buffer, access.index):
-                found[access.buffer] = None
-        return tuple(found)
+                buffers[access.buffer] = None
+        return tuple(buffers)
 
     @cached_property
     def across(self) -> dict[Buffer, tuple[Loop, ...]]:
         """Sums over rows, and over which: complete only after the last of these, so nothing here can use them."""
-        found = {}
+        loops_of_sum = {}
         for member in self.members:
             loops = tuple(loop for loop in self.rows if member.reduces_over(loop))
             if loops:
-                found[member.node.buffer] = loops
-        return found
+                loops_of_sum[member.node.buffer] = loops
+        return loops_of_sum
 
     @cached_property
     def traffic(self) -> int:

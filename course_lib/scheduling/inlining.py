@@ -59,14 +59,14 @@ def hardly_read(fusion: Fusion) -> list[Inlining]:
     members = [member for group in fusion.alone for member in group.members]
     cheap = {member.node.buffer: member.node for member in members if member.is_cheap}
 
-    found = []
+    inlinings = []
     for group in fusion.alone:
         for buffer in sorted(group.reads & cheap.keys(), key=lambda buffer: buffer.name):
             reads_few = group.touched(buffer) * FEW < buffer.nbytes
             if reads_few and buffer.name not in fusion.usage.outputs:
                 why = "only a few of its elements are read"
-                found.append(Inlining(cheap[buffer], group.nodes[0], why))
-    return found
+                inlinings.append(Inlining(cheap[buffer], group.nodes[0], why))
+    return inlinings
 
 
 def cheap_and_apart(fusion: Fusion) -> list[Inlining]:
@@ -75,22 +75,22 @@ def cheap_and_apart(fusion: Fusion) -> list[Inlining]:
     home = {node: group for group in fusion.groups for node in group.nodes}
     why = "cheap to compute again where it is read"
 
-    found: list[Inlining] = []
+    inlinings: list[Inlining] = []
     for group in fusion.groups:
         if not is_cheap_and_apart(group, home, fusion):
             continue
         for node in group.nodes:
-            found += [Inlining(node, reader, why) for reader in readers_of(node, fusion)]
+            inlinings += [Inlining(node, reader, why) for reader in readers_of(node, fusion)]
 
     # What a learner's own rules store is left as it is.
-    if found or not fusion.has_own_rules:
-        return found
+    if inlinings or not fusion.has_own_rules:
+        return inlinings
 
     for group in fusion.groups:
         for member in group.members:
             readers = readers_that_remake(group, member, fusion)
-            found += [Inlining(member.node, reader, why) for reader in readers]
-    return found
+            inlinings += [Inlining(member.node, reader, why) for reader in readers]
+    return inlinings
 
 
 def is_cheap_and_apart(group: Group, home: Mapping[Node, Group], fusion: Fusion) -> bool:
@@ -114,10 +114,10 @@ def cannot_be_fused(group: Group, reader: Group) -> bool:
 
 def readers_of(node: Node, fusion: Fusion) -> list[Node]:
     """The nodes that read what this one writes."""
-    found: list[Node] = []
+    readers: list[Node] = []
     for buffer in node.buffers:
-        found += fusion.usage.readers[buffer.name]
-    return found
+        readers += fusion.usage.readers[buffer.name]
+    return readers
 
 
 def readers_that_remake(group: Group, member: Member, fusion: Fusion) -> list[Node]:
@@ -157,8 +157,8 @@ def short_enough(nodes: Sequence[Node], pairs: Sequence[Inlining]) -> list[Inlin
     producers_of = by_reader(pairs)
     length: dict[Node, int] = {}
     for node in nodes:
-        inside = [length[producer] for producer in producers_of.get(node, ())]
-        length[node] = len(node.origins) + sum(n for n in inside if n <= LONGEST)
+        lengths_inside = [length[producer] for producer in producers_of.get(node, ())]
+        length[node] = len(node.origins) + sum(n for n in lengths_inside if n <= LONGEST)
 
     return [pair for pair in pairs if length[pair.producer] <= LONGEST]
 

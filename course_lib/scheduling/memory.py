@@ -162,9 +162,13 @@ class Planner:
     def operand_to_overwrite(self, n: int, new: Buffer, dying: list[str]) -> str | None:
         """The input that `new` is for, or an operand that dies here; if only the very element that is then written is read."""
         candidates = list(dying)
-        given = self.given.get(new.name)
-        if given is not None and self.may_be_written(n, given) and is_same_but_for_name(given, new):
-            candidates.insert(0, given.name)
+        input_buffer = self.given.get(new.name)
+        if (
+            input_buffer is not None
+            and self.may_be_written(n, input_buffer)
+            and is_same_but_for_name(input_buffer, new)
+        ):
+            candidates.insert(0, input_buffer.name)
 
         for old in candidates:
             fits = alike(self.buffers[old], new)
@@ -199,11 +203,11 @@ def inputs_to_update(graph: LoopGraph) -> dict[str, Buffer]:
     """For what is computed only to be put into an input: that input."""
     names = [output.buffer.name if isinstance(output, View) else "" for output in graph.outputs]
 
-    found = {}
-    for n, given in graph.updates.items():
-        if given is not None and names.count(names[n]) == 1:
-            found[names[n]] = given
-    return found
+    input_for = {}
+    for n, input_buffer in graph.updates.items():
+        if input_buffer is not None and names.count(names[n]) == 1:
+            input_for[names[n]] = input_buffer
+    return input_for
 
 
 def is_same_but_for_name(one: Buffer, other: Buffer) -> bool:

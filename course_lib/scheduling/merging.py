@@ -141,14 +141,14 @@ class Fusion:
     def pairs(self) -> list[tuple[Group, Group]]:
         """Pairs with something between them: one reads what the other writes, or both read the same."""
         readers = self.readers_by_buffer()
-        found = self.producers_with_consumers(readers)
+        pairs = self.producers_with_consumers(readers)
 
         # Two that are alike are a pair once, in one order.
         for first, second in [*siblings(readers), *self.small_neighbours()]:
-            if (second, first) not in found:
-                found.add((first, second))
+            if (second, first) not in pairs:
+                pairs.add((first, second))
 
-        return sorted(found, key=lambda pair: (pair[0].positions, pair[1].positions))
+        return sorted(pairs, key=lambda pair: (pair[0].positions, pair[1].positions))
 
     def readers_by_buffer(self) -> dict[str, list[Group]]:
         """For each buffer the groups that read it, in program order."""
@@ -162,11 +162,11 @@ class Fusion:
         self, readers: Mapping[str, Sequence[Group]]
     ) -> set[tuple[Group, Group]]:
         """Each group with every reader of what it writes."""
-        found: set[tuple[Group, Group]] = set()
+        pairs: set[tuple[Group, Group]] = set()
         for group in self.slots.values():
             for buffer in group.writes:
-                found.update((group, reader) for reader in readers.get(buffer.name, ()))
-        return found
+                pairs.update((group, reader) for reader in readers.get(buffer.name, ()))
+        return pairs
 
     def small_neighbours(self) -> list[tuple[Group, Group]]:
         """Small kernels of a GPU that run over alike loops."""
@@ -224,12 +224,12 @@ class Fusion:
 
 def siblings(readers: Mapping[str, Sequence[Group]]) -> list[tuple[Group, Group]]:
     """Readers of the same buffer, each with the next few."""
-    found = []
+    pairs = []
     for group in readers.values():
         loops = [each for each in group if not each.is_extern]
         for n, first in enumerate(loops):
-            found += [(first, second) for second in loops[n + 1 : n + SIBLINGS]]
-    return found
+            pairs += [(first, second) for second in loops[n + 1 : n + SIBLINGS]]
+    return pairs
 
 
 def by_position(group: Group) -> tuple[int, ...]:

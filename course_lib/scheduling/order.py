@@ -56,11 +56,11 @@ class Order:
         first, last = sorted((a, b), key=self.place.__getitem__)
         bit_of_first = self.bit_of.get(first, 0)
 
-        found = []
+        groups = []
         for group in self.needs[last]:
             if group is not first and self.set_before.get(group, 0) & bit_of_first:
-                found.append(group)
-        return found
+                groups.append(group)
+        return groups
 
     def between(self, a: Group, b: Group) -> bool:
         """Is there a third group on a way from one to the other?"""
@@ -68,16 +68,16 @@ class Order:
             return True
 
         first, last = sorted((a, b), key=self.place.__getitem__)
-        seen = {first}
+        visited = {first}
         ways = [group for group in self.needs[last] if group is not first]
         while ways:
             group = ways.pop()
-            if group in seen or self.place[group] < self.place[first]:
+            if group in visited or self.place[group] < self.place[first]:
                 continue
             if first in self.needs[group]:
                 return True
 
-            seen.add(group)
+            visited.add(group)
             ways += self.needs[group]
         return False
 
@@ -116,16 +116,16 @@ class Order:
         apart_from: Group,
     ) -> list[Group]:
         """Those between two places that the `ways` lead to from a group, in their order."""
-        found: set[Group] = set()
+        groups: set[Group] = set()
         left = [group]
         while left:
             for other in ways[left.pop()]:
-                if other is apart_from or other in found:
+                if other is apart_from or other in groups:
                     continue
                 if start < self.place[other] < end:
-                    found.add(other)
+                    groups.add(other)
                     left.append(other)
-        return sorted(found, key=self.place.__getitem__)
+        return sorted(groups, key=self.place.__getitem__)
 
     def in_order(self) -> list[Group]:
         """Each group after those that it needs; where there is a choice, in program order.

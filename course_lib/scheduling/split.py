@@ -127,10 +127,10 @@ def second_step(
 
     def whole(ops: Handler, index: Index, rindex: Index) -> Value:
         at = (*rindex, *index)
-        found = parts.view().load(ops, at)
+        combined = parts.view().load(ops, at)
         if own_mean is None:
-            return found
-        return own_mean.corrected(ops, found, at, node.place(index))
+            return combined
+        return own_mean.corrected(ops, combined, at, node.place(index))
 
     chunks = tuple(cut.chunks for cut in cuts)
     return replace(node, inner=whole, reduced=chunks)
@@ -140,20 +140,20 @@ def filled_up(
     ops: Handler, node: Reduction, cuts: Collection["Cut"], row: Index, columns: Index
 ) -> Value:
     """A value that a reduction takes in; behind the last column what changes nothing."""
-    inside = []
+    conditions = []
     for cut, size, column in zip(cuts, node.reduced, columns, strict=True):
         if not cut.is_even:
             place = ops.index_expr(column, torch.int64)
             end = ops.index_expr(formula_of(size), torch.int64)
-            inside.append(ops.lt(place, end))
+            conditions.append(ops.lt(place, end))
 
     def value() -> Value:
         return node.inner(ops, row, columns)
 
-    if not inside:
+    if not conditions:
         return value()
     neutral = node.combines.identity(node.accumulate)
-    return ops.masked(reduce(ops.logical_and, inside), value, neutral)
+    return ops.masked(reduce(ops.logical_and, conditions), value, neutral)
 
 
 @dataclass(frozen=True)

@@ -34,13 +34,13 @@ def bfloat16_bits(values: Array, toward_zero: bool = False) -> Array:
     bits = values.view(np.uint32)
 
     if toward_zero:
-        kept = bits >> np.uint32(16)
+        upper_bits = bits >> np.uint32(16)
     else:
         # Half of the last place that stays; a tie goes up only where that place is odd
         last = (bits >> np.uint32(16)) & np.uint32(1)
-        kept = (bits + (last + np.uint32(0x7FFF))) >> np.uint32(16)
+        upper_bits = (bits + (last + np.uint32(0x7FFF))) >> np.uint32(16)
 
-    result = kept.astype(np.uint16)
+    result = upper_bits.astype(np.uint16)
     nan = np.isnan(values)
     if nan.any():
         result = np.where(nan, np.uint16(BFLOAT16_NAN), result)
@@ -117,9 +117,9 @@ def float_to_integer(values: Array, dtype: np.dtype[Any]) -> Array:
     # The largest number of 32 or 64 bits is no float32: the float beside it is too large already
     low, end = float(info.min), float(2 ** (info.bits - (info.min < 0)))
 
-    inside = (values >= low) & (values < end)
-    result = np.where(inside, values, 0).astype(dtype)
-    if inside.all():
+    is_inside = (values >= low) & (values < end)
+    result = np.where(is_inside, values, 0).astype(dtype)
+    if is_inside.all():
         return result
 
     result[values >= end] = info.max

@@ -174,15 +174,15 @@ def compiled_language() -> Iterator[None]:
 @functools.cache
 def functions_of_the_language() -> list[tuple[Any, str, Any, Any]]:
     """(module, name, for the interpreter, for the compiler)."""
-    found = []
-    made: dict[Any, Any] = {}
+    functions = []
+    compiled_functions: dict[Any, Any] = {}
     for module_name, module in list(sys.modules.items()):
         if module_name.startswith("triton.language"):
             for name, value in list(vars(module).items()):
                 if isinstance(value, InterpretedFunction):
-                    made.setdefault(value, JITFunction(value.fn))
-                    found.append((module, name, value, made[value]))
-    return found
+                    compiled_functions.setdefault(value, JITFunction(value.fn))
+                    functions.append((module, name, value, compiled_functions[value]))
+    return functions
 
 
 def jit_function(kernel: Any, made: dict[Any, Any]) -> Any:

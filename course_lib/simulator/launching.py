@@ -97,9 +97,9 @@ def dynamic_function(kernel: Any) -> Any:
     shown = [
         f"{p.name}=__defaults__['{p.name}']" if p.name in defaults else p.name for p in parameters
     ]
-    made: dict[str, Any] = {"__defaults__": defaults}
-    exec(f"def dynamic_func({', '.join(shown)}): return dict(locals())", made)
-    return made["dynamic_func"]
+    namespace: dict[str, Any] = {"__defaults__": defaults}
+    exec(f"def dynamic_func({', '.join(shown)}): return dict(locals())", namespace)
+    return namespace["dynamic_func"]
 
 
 def is_constexpr(note: Any) -> bool:
@@ -241,10 +241,10 @@ def finish(watch: watching.Watch | None) -> None:
     if watch is None:
         sentences_of_last_launch = []
         return
-    found = [*watch.sentences, *races.find(watch)]
-    sentences_of_last_launch = found
-    if found and not settings.collect:
-        raise GPUFault(found)
+    faults = [*watch.sentences, *races.find(watch)]
+    sentences_of_last_launch = faults
+    if faults and not settings.collect:
+        raise GPUFault(faults)
 
 
 @contextlib.contextmanager

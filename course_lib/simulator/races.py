@@ -62,18 +62,18 @@ def meeting(accesses: list[Access]) -> list[Access]:
     memory with another program's.
 
     Most kernels have none: each program writes a stretch of its own."""
-    kept = [access for access in accesses if access.repeated]
+    suspects = [access for access in accesses if access.repeated]
     stretch: list[Access] = []
     end = -1
     for access in sorted(accesses, key=lambda access: access.low):
         if access.low > end:
-            kept += those_of_several_programs(stretch)
+            suspects += those_of_several_programs(stretch)
             stretch = []
         stretch.append(access)
         end = max(end, access.high)
-    kept += those_of_several_programs(stretch)
+    suspects += those_of_several_programs(stretch)
 
-    wanted = {id(access) for access in kept}
+    wanted = {id(access) for access in suspects}
     return [access for access in accesses if id(access) in wanted]
 
 
@@ -92,12 +92,16 @@ def columns(accesses: list[Access]) -> Table | None:
     for position, access in enumerate(accesses):
         addresses = access.addresses.reshape(-1)
         place = np.minimum(np.searchsorted(written, addresses), written.size - 1)
-        kept = np.flatnonzero(written[place] == addresses)
-        lanes = kept if access.lanes is None else access.lanes[kept]
+        written_lanes = np.flatnonzero(written[place] == addresses)
+        lanes = written_lanes if access.lanes is None else access.lanes[written_lanes]
         values = (
-            np.zeros(kept.size, np.uint64) if access.values is None else bits(access.values[kept])
+            np.zeros(written_lanes.size, np.uint64)
+            if access.values is None
+            else bits(access.values[written_lanes])
         )
-        rows.append((np.full(kept.size, position), addresses[kept], lanes, values))
+        rows.append(
+            (np.full(written_lanes.size, position), addresses[written_lanes], lanes, values)
+        )
 
     number, address, lane, value = (np.concatenate(column) for column in zip(*rows, strict=True))
     order = np.argsort(address, kind="stable")

@@ -51,15 +51,15 @@ class KernelRewriter(ast.NodeTransformer):
         if node.value is None:
             return node
         stays = ast.unparse(node.annotation).endswith("constexpr")
-        made = ast.Assign([node.target], node.value if stays else call("value", node.value))
-        return ast.copy_location(made, node)
+        assignment = ast.Assign([node.target], node.value if stays else call("value", node.value))
+        return ast.copy_location(assignment, node)
 
     def visit_AugAssign(self, node: ast.AugAssign) -> ast.AST:
         """`x += 1` is `x = x + 1`: no block is changed in place."""
         target = ast.parse(ast.unparse(node.target), mode="eval").body
         whole = ast.BinOp(target, node.op, node.value)
-        made = ast.Assign([node.target], ast.copy_location(whole, node.value))
-        return self.visit(ast.copy_location(made, node))
+        assignment = ast.Assign([node.target], ast.copy_location(whole, node.value))
+        return self.visit(ast.copy_location(assignment, node))
 
     def visit_For(self, node: ast.For) -> ast.AST | list[ast.AST]:
         """The variable is an int32, and poison behind the loop."""
@@ -70,8 +70,8 @@ class KernelRewriter(ast.NodeTransformer):
 
         self.loops += 1
         name = f"__loop{self.loops}"
-        made = call("loop", node.iter.func, *node.iter.args)
-        made.keywords = node.iter.keywords
+        loop_call = call("loop", node.iter.func, *node.iter.args)
+        loop_call.keywords = node.iter.keywords
         node.iter = ast.Name(name, ast.Load())
 
         behind = ast.parse(
@@ -79,7 +79,7 @@ class KernelRewriter(ast.NodeTransformer):
             f"    {node.target.id} = {name}.behind({node.target.id!r}, {f'{shown(self.filename)}:{line}'!r})"
         ).body[0]
         statements: list[ast.AST] = [
-            ast.Assign([ast.Name(name, ast.Store())], made),
+            ast.Assign([ast.Name(name, ast.Store())], loop_call),
             node,
             behind,
         ]
@@ -125,8 +125,8 @@ class KernelRewriter(ast.NodeTransformer):
     def visit_Assert(self, node: ast.Assert) -> ast.AST:
         self.generic_visit(node)
         message = node.msg or ast.Constant("")
-        made = call("asserted", later(node.test), later(message))
-        return ast.copy_location(ast.Expr(made), node)
+        assert_call = call("asserted", later(node.test), later(message))
+        return ast.copy_location(ast.Expr(assert_call), node)
 
 
 def rewritten(function: FunctionType) -> FunctionType:
@@ -152,14 +152,14 @@ def rewritten(function: FunctionType) -> FunctionType:
             function.__code__.co_freevars, function.__closure__ or (), strict=True
         )
     }
-    seen = {GPU: language, **closed_over}
-    around: Any = ast.parse(f"def around({', '.join(seen)}):\n    return {definition.name}")
+    names_around = {GPU: language, **closed_over}
+    around: Any = ast.parse(f"def around({', '.join(names_around)}):\n    return {definition.name}")
     around.body[0].body.insert(0, definition)
     ast.fix_missing_locations(around)
 
-    made: dict[str, Any] = {}
-    exec(compile(around, filename, "exec"), made)
-    inner = made["around"](**seen)
+    namespace: dict[str, Any] = {}
+    exec(compile(around, filename, "exec"), namespace)
+    inner = namespace["around"](**names_around)
     result = FunctionType(
         inner.__code__, function.__globals__, inner.__name__, None, inner.__closure__
     )

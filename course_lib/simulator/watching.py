@@ -135,17 +135,17 @@ class Watch:
         region = pointer.attr.get("region")
         size = max(1, pointer.dtype.scalar.element_ty.primitive_bitwidth // 8)
 
-        inside = self.inside(region, active, size)
-        if inside is not None:
+        is_inside = self.inside(region, active, size)
+        if is_inside is not None:
             numbers = np.arange(lanes.size) if places is None else places
-            first = first_false(inside)
+            first = first_false(is_inside)
             self.outside(kind, line, region, int(active[first]), numbers[first], lanes.shape)
 
             # the lanes outside of the tensor do not go to memory
             keep = np.zeros(lanes.size, bool)
-            keep[numbers[inside]] = True
+            keep[numbers[is_inside]] = True
             mask = type(mask)(keep.reshape(lanes.shape), mask.dtype)
-            lanes, active = mask.data, active[inside]
+            lanes, active = mask.data, active[is_inside]
             places = np.flatnonzero(keep)
 
         if self.never_written:

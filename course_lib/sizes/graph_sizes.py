@@ -30,8 +30,8 @@ class Place(NamedTuple):
 
     def of(self, inputs: Sequence[Any]) -> int:
         """The value in a call."""
-        given = inputs[self.input]
-        return int(given if self.dim is None else given.shape[self.dim])
+        argument = inputs[self.input]
+        return int(argument if self.dim is None else argument.shape[self.dim])
 
 
 class Sizes:
@@ -54,14 +54,16 @@ class Sizes:
         for place, value in places_in(inputs):
             symbol = value.node.expr
             if symbol.is_Symbol and symbol not in self.ours:
-                mine = SizeSymbol(f"s{len(self.ours)}", integer=True, positive=True)
-                self.ours[symbol] = mine
-                self.theirs[mine] = symbol
-                self.places[mine] = place
-                self.as_given[mine] = value
+                own_symbol = SizeSymbol(f"s{len(self.ours)}", integer=True, positive=True)
+                self.ours[symbol] = own_symbol
+                self.theirs[own_symbol] = symbol
+                self.places[own_symbol] = place
+                self.as_given[own_symbol] = value
 
         self.numbers = {symbol for symbol in self.ours if self.is_number(symbol)}
-        self.hints = {mine: self.hint_of(symbol) for mine, symbol in self.theirs.items()}
+        self.hints = {
+            own_symbol: self.hint_of(symbol) for own_symbol, symbol in self.theirs.items()
+        }
 
     def is_number(self, symbol: sympy.Symbol) -> bool:
         """True if it has turned out that this symbol can have one value only."""
@@ -79,7 +81,7 @@ class Sizes:
     @property
     def became_numbers(self) -> list[str]:
         """The symbols that can have one value only, as it has turned out."""
-        return [str(mine) for mine in self.theirs if self.is_fixed(mine)]
+        return [str(own_symbol) for own_symbol in self.theirs if self.is_fixed(own_symbol)]
 
     def found_in(self, inputs: Sequence[Any]) -> "Sizes":
         """The same sizes for a graph with other inputs: fake tensors in whose shapes symbols stand,
@@ -90,19 +92,26 @@ class Sizes:
         # Where an input is the number itself it is taken, else the first dimension that has it.
         places: dict[SizeSymbol, Place] = {}
         for place, value in places_in(inputs):
-            mine = self.ours.get(value.node.expr)
-            if mine is not None and (place.dim is None or mine not in places):
-                places[mine] = place
+            own_symbol = self.ours.get(value.node.expr)
+            if own_symbol is not None and (place.dim is None or own_symbol not in places):
+                places[own_symbol] = place
 
-        missing = {mine for mine in self.places.keys() - places.keys() if not self.is_fixed(mine)}
+        missing = {
+            own_symbol
+            for own_symbol in self.places.keys() - places.keys()
+            if not self.is_fixed(own_symbol)
+        }
         if missing:
             names = ", ".join(sorted(map(str, missing)))
             raise NeedsNumbers(f"no input of a part of the graph says how large {names} is")
 
-        there = copy.copy(self)
-        there.places = {mine: places.get(mine, self.places[mine]) for mine in self.places}
-        there.open = False
-        return there
+        other_sizes = copy.copy(self)
+        other_sizes.places = {
+            own_symbol: places.get(own_symbol, self.places[own_symbol])
+            for own_symbol in self.places
+        }
+        other_sizes.open = False
+        return other_sizes
 
     def values(self, inputs: Sequence[Any]) -> tuple[int, ...]:
         """The value of each symbol in a call, in order."""
@@ -118,8 +127,10 @@ class Sizes:
 
         It is written as Python source, `lambda s0, s1: (2 * s0, s1 + 1)`, so that a call computes
         without sympy."""
-        names = {mine: f"s{n}" for n, mine in enumerate(self.places)}
-        symbols = {mine: sympy.Symbol(name, integer=True) for mine, name in names.items()}
+        names = {own_symbol: f"s{n}" for n, own_symbol in enumerate(self.places)}
+        symbols = {
+            own_symbol: sympy.Symbol(name, integer=True) for own_symbol, name in names.items()
+        }
 
         arguments = ", ".join(names.values())
         source = f"lambda {arguments}: {source_of(formulas, symbols)}"
@@ -136,10 +147,10 @@ class Sizes:
         if unknown:
             raise NeedsNumbers(f"the size {formula} does not follow from the sizes of the inputs")
 
-        mine = formula.xreplace(self.ours)
+        own_formula = formula.xreplace(self.ours)
         if isinstance(value, torch.SymFloat):
-            return Real(mine, self)
-        return self.simplest(mine)
+            return Real(own_formula, self)
+        return self.simplest(own_formula)
 
     def simplest(self, formula: sympy.Expr) -> Any:
         """An int where the formula is a number, else a `Size`."""

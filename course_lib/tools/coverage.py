@@ -95,10 +95,10 @@ def database() -> dict[str, Any]:
     # The database seeds each call by itself; here `seeded` does that.
     torchs.wrapper_set_seed = lambda op, *args, **kwargs: op(*args, **kwargs)
 
-    found = list(torchs.op_db)
+    op_infos = list(torchs.op_db)
     for kind in ("unary", "binary", "pointwise", "reduce", "other"):
-        found += getattr(torchs, f"foreach_{kind}_op_db")
-    return {op.full_name: op for op in found}
+        op_infos += getattr(torchs, f"foreach_{kind}_op_db")
+    return {op.full_name: op for op in op_infos}
 
 
 def operation(info: Any) -> Callable[..., Any]:
@@ -232,26 +232,28 @@ def try_call(info: Any, op: Callable[..., Any], sample: Any, build: bool) -> Cal
     def function(*args: Any, **kwargs: Any) -> Any:
         return op(*args, **kwargs)
 
-    given = (sample.input, *sample.args), sample.kwargs
+    sample_arguments = (sample.input, *sample.args), sample.kwargs
     try:
-        changed = fresh(given)
+        changed = fresh(sample_arguments)
         expected = seeded(op, changed)
-        random = is_random(info, op, given, expected)
+        random = is_random(info, op, sample_arguments, expected)
     except Exception:
         return None
 
-    mine, watch = fresh(given), Watch()
+    arguments, watch = fresh(sample_arguments), Watch()
     try:
         compiled = cl.compile(function, dynamic=False, pipeline=None if build else BY_NUMPY)
         with events.listener(watch):
-            result = seeded(compiled, mine)
+            result = seeded(compiled, arguments)
     except Exception as error:
         first_line = str(error).splitlines()[0] if str(error) else ""
         return Call("wrong", watch.extern, f"{type(error).__name__}: {first_line}")
 
     # Arguments that the call writes to must be as eager leaves them, too.
-    reference = None if random else in_float64(op, given)
-    problem = difference(result, expected, random, reference) or difference(mine, changed, random)
+    reference = None if random else in_float64(op, sample_arguments)
+    problem = difference(result, expected, random, reference) or difference(
+        arguments, changed, random
+    )
     return Call("wrong", watch.extern, problem) if problem else watch.call()
 
 
@@ -408,8 +410,8 @@ def summary(rows: Sequence[Row], left: int) -> str:
     if not rows:
         return ""
     counts = totals(rows)
-    told = [f"{counts[kind]} {kind}" for kind in KINDS if counts[kind]]
-    lines = [f"{rows[0].operator}: {', '.join(told) or 'no samples'} ({left} left)"]
+    counts_in_words = [f"{counts[kind]} {kind}" for kind in KINDS if counts[kind]]
+    lines = [f"{rows[0].operator}: {', '.join(counts_in_words) or 'no samples'} ({left} left)"]
     for row in rows:
         lines += [f"    {note}" for note in row.notes if note.startswith("wrong")]
     return "\n".join(lines)

@@ -112,10 +112,10 @@ def parser() -> argparse.ArgumentParser:
 
 
 def shard(text: str) -> tuple[int, int]:
-    found = re.fullmatch(r"(\d+)/(\d+)", text)
-    if not found or not 1 <= int(found[1]) <= int(found[2]):
+    match = re.fullmatch(r"(\d+)/(\d+)", text)
+    if not match or not 1 <= int(match[1]) <= int(match[2]):
         raise argparse.ArgumentTypeError(f"say which part of how many, like 2/8, not '{text}'")
-    return int(found[1]), int(found[2])
+    return int(match[1]), int(match[2])
 
 
 def chosen(args: argparse.Namespace) -> list[str]:
@@ -127,10 +127,10 @@ def merged(path: Path, rows: Sequence[Row], how: dict[str, Any]) -> dict[str, An
     """What stands in the JSON already, with these rows in place of older ones for the same operator and dtype."""
     old = json.loads(path.read_text())["rows"] if path.exists() else []
     table = {(row["operator"], row["dtype"]): row for row in [*old, *as_json(rows)]}
-    told = machine.describe()
+    about_machine = machine.describe()
     return {
-        "date": told["date"],
-        "versions": told["versions"],
+        "date": about_machine["date"],
+        "versions": about_machine["versions"],
         **how,
         "rows": [table[key] for key in sorted(table)],
     }
@@ -203,11 +203,11 @@ def counted(rows: Iterable[dict[str, Any]]) -> Counter[str]:
 
 
 def dtype_row(rows: Sequence[dict[str, Any]], dtype: str) -> list[object]:
-    mine = [row for row in rows if dtype in (row["dtype"], "all")]
-    counts = counted(mine)
+    rows_of_dtype = [row for row in rows if dtype in (row["dtype"], "all")]
+    counts = counted(rows_of_dtype)
     return [
         dtype,
-        len({row["operator"] for row in mine}),
+        len({row["operator"] for row in rows_of_dtype}),
         counts.total(),
         *(counts[kind] for kind in KINDS),
     ]
@@ -253,11 +253,11 @@ def operator_rows(rows: Sequence[dict[str, Any]]) -> list[list[object]]:
     for row in rows:
         by_name[row["operator"]].append(row)
     result: list[list[object]] = []
-    for name, mine in sorted(by_name.items()):
-        counts = counted(mine)
+    for name, rows_of_operator in sorted(by_name.items()):
+        counts = counted(rows_of_operator)
         calls = [
             f"`{op.removeprefix('aten.').removesuffix('.default')}`"
-            for row in mine
+            for row in rows_of_operator
             for op in row["extern"]
         ]
         kinds = [counts[kind] or "" for kind in KINDS]

@@ -181,10 +181,10 @@ def graph_lines(graph: Any) -> Iterator[str]:
             continue
 
         kind = f"{str(value.dtype).removeprefix('torch.')}{list(value.shape)}"
-        made = "input" if node.op == "placeholder" else node._pretty_print_target(node.target)
+        call_text = "input" if node.op == "placeholder" else node._pretty_print_target(node.target)
         if node.args:
-            made += f"({', '.join(map(str, node.args))})"
-        yield f"{node.name}: {kind} = {made}"
+            call_text += f"({', '.join(map(str, node.args))})"
+        yield f"{node.name}: {kind} = {call_text}"
 
 
 def short_path(path: str) -> str:

@@ -26,15 +26,15 @@ def difference(result: Any, expected: Any, random: bool, reference: Any = None) 
     """What is wrong with the result, or ''.
 
     For random numbers only dtype, shape and strides are compared."""
-    mine, form = tree_flatten(result)
-    theirs, other = tree_flatten(expected)
+    our_leaves, form = tree_flatten(result)
+    eager_leaves, other = tree_flatten(expected)
     if form != other:
         return f"{form} instead of {other}"
 
     exact = tree_flatten(reference)[0]
-    if len(exact) != len(theirs):
-        exact = [None] * len(theirs)
-    for a, b, c in zip(mine, theirs, exact, strict=True):
+    if len(exact) != len(eager_leaves):
+        exact = [None] * len(eager_leaves)
+    for a, b, c in zip(our_leaves, eager_leaves, exact, strict=True):
         if type(a) is not type(b):
             return f"a {type(a).__name__} instead of a {type(b).__name__}"
         if isinstance(b, torch.Tensor):
@@ -73,14 +73,14 @@ def form_difference(a: torch.Tensor, b: torch.Tensor) -> str:
 
     The stride of a dimension of size 1 does not count."""
     for what in ("dtype", "shape", "layout", "device"):
-        mine, theirs = getattr(a, what), getattr(b, what)
-        if mine != theirs:
-            return f"{what} {mine} instead of {theirs}"
+        ours, theirs = getattr(a, what), getattr(b, what)
+        if ours != theirs:
+            return f"{what} {ours} instead of {theirs}"
     if b.layout is not torch.strided or not b.numel():
         return ""
 
-    for mine, theirs, size in zip(a.stride(), b.stride(), b.shape, strict=True):
-        if size > 1 and mine != theirs:
+    for ours, theirs, size in zip(a.stride(), b.stride(), b.shape, strict=True):
+        if size > 1 and ours != theirs:
             return f"stride {a.stride()} instead of {b.stride()}"
     return ""
 
@@ -106,7 +106,7 @@ def no_farther(a: torch.Tensor, b: torch.Tensor, exact: torch.Tensor) -> bool:
         return False
 
     exact = exact.to(torch.float64)
-    mine = (a.double() - exact).abs()
+    our_error = (a.double() - exact).abs()
     theirs = (b.double() - exact).abs().nan_to_num(0, 0)
-    near = mine <= 4 * theirs + TOLERANCE[b.dtype] * (1 + exact.abs())
+    near = our_error <= 4 * theirs + TOLERANCE[b.dtype] * (1 + exact.abs())
     return bool((near | same_numbers(a, b) | (a.double() == exact)).all())

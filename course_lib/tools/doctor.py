@@ -53,10 +53,10 @@ class Report:
 
 def checkup() -> list[Finding]:
     """Look at everything the course uses on this machine."""
-    found = []
+    findings = []
     for look in looks.LOOKS:
-        found += carefully(look)
-    return found
+        findings += carefully(look)
+    return findings
 
 
 def carefully(look: Callable[[], list[Finding]]) -> list[Finding]:
@@ -65,8 +65,8 @@ def carefully(look: Callable[[], list[Finding]]) -> list[Finding]:
         return look()
     except Exception as error:  # whatever is broken on this machine
         item = look.__name__.removeprefix("look_at_").replace("_", " ")
-        told = f"{error.__class__.__name__}: {error}".splitlines()[0][:200]
-        return [Finding(item, "could not look", "note", told)]
+        error_text = f"{error.__class__.__name__}: {error}".splitlines()[0][:200]
+        return [Finding(item, "could not look", "note", error_text)]
 
 
 def tier() -> Tier:
@@ -93,9 +93,9 @@ def report() -> Report:
 
 def main() -> int:
     """Print the report; 1 if something required is missing."""
-    found = report()
-    print(found)
-    return 0 if found.ok else 1
+    full_report = report()
+    print(full_report)
+    return 0 if full_report.ok else 1
 
 
 # ---- the table -----------------------------------------------------------------------------------
@@ -111,8 +111,8 @@ ITEM, STATUS = 17, 9
 def widths_in(columns: int) -> tuple[int, int, int, int]:
     """The characters of each column in a terminal that is so wide. What was found gets two parts, advice three."""
     left = min(max(columns, NARROWEST), WIDEST) - ITEM - STATUS
-    found = left * 2 // 5
-    return ITEM, found, STATUS, left - found
+    width_of_finding = left * 2 // 5
+    return ITEM, width_of_finding, STATUS, left - width_of_finding
 
 
 def as_text(findings: tuple[Finding, ...], columns: int | None = None) -> str:

@@ -47,15 +47,15 @@ class Finding:
         return self.required and self.status == "missing"
 
     def __str__(self) -> str:
-        told = f"{self.item}: {self.found} ({self.status})"
-        return f"{told}. {self.advice}" if self.advice else told
+        sentence = f"{self.item}: {self.found} ({self.status})"
+        return f"{sentence}. {self.advice}" if self.advice else sentence
 
 
 def look_at_system() -> list[Finding]:
-    found = f"{platform.system()} {platform.machine()}, {os.cpu_count()} cores"
+    system = f"{platform.system()} {platform.machine()}, {os.cpu_count()} cores"
     if platform.system() == "Windows":
-        return [Finding("system", found, "note", "Windows itself is not supported: use WSL.")]
-    return [Finding("system", found, "ok")]
+        return [Finding("system", system, "note", "Windows itself is not supported: use WSL.")]
+    return [Finding("system", system, "ok")]
 
 
 def look_at_python() -> list[Finding]:
@@ -157,13 +157,13 @@ def look_at_cxx_compiler() -> list[Finding]:
         advice = f"It is there and does not build a library: {why}"
         return [Finding("C++ compiler", name, "missing", advice, required=True)]
 
-    found = [Finding("C++ compiler", name, "ok", required=True)]
+    findings = [Finding("C++ compiler", name, "ok", required=True)]
     has_openmp, _ = compiles(compiler, "-fopenmp")
     if has_openmp:
-        found.append(Finding("OpenMP", "yes", "ok"))
+        findings.append(Finding("OpenMP", "yes", "ok"))
     else:
-        found.append(Finding("OpenMP", "no", "note", no_openmp()))
-    return found
+        findings.append(Finding("OpenMP", "no", "note", no_openmp()))
+    return findings
 
 
 def look_at_simd() -> list[Finding]:
@@ -232,14 +232,14 @@ def look_at_graphs() -> list[Finding]:
 
 
 def look_at_course_packages() -> list[Finding]:
-    found = []
+    findings = []
     for name in COURSE_PACKAGES:
         version = version_of(name)
         if version:
-            found.append(Finding(name, version, "ok"))
+            findings.append(Finding(name, version, "ok"))
         else:
-            found.append(Finding(name, "not installed", "missing", "pip install -e '.[course]'"))
-    return found
+            findings.append(Finding(name, "not installed", "missing", "pip install -e '.[course]'"))
+    return findings
 
 
 def look_at_sandbox() -> list[Finding]:
@@ -333,15 +333,15 @@ def compiles(compiler: str, *flags: str) -> tuple[bool, str]:
         except (OSError, subprocess.TimeoutExpired) as error:
             return False, str(error)
 
-    said = done.stderr.strip().splitlines()
-    return done.returncode == 0, said[0] if said else ""
+    error_lines = done.stderr.strip().splitlines()
+    return done.returncode == 0, error_lines[0] if error_lines else ""
 
 
 def first_line(program: str, flag: str) -> str:
     """What a program says of its version, in one line; its name where it says nothing."""
     done = subprocess.run([program, flag], capture_output=True, text=True, timeout=30)
-    said = (done.stdout.strip() or done.stderr.strip()).splitlines()
-    return said[0] if said else Path(program).name
+    output_lines = (done.stdout.strip() or done.stderr.strip()).splitlines()
+    return output_lines[0] if output_lines else Path(program).name
 
 
 def install_compiler() -> str:

@@ -81,13 +81,13 @@ MOST_LINES = 24
 
 def modelled() -> dict[tuple[int, int], float]:
     """Seconds by rows and columns of a tile: the number of tiles, times what memory or arithmetic takes for one."""
-    found = {}
+    seconds_of_tile = {}
     for rows in (16, 32, 64):
         for columns in (16, 32, 64, 128):
             tiles = (4096 // rows) * (1024 // columns)
-            each = max((rows + columns) / 40, rows * columns / 3000)
-            found[rows, columns] = 1e-6 * tiles * each
-    return found
+            seconds_for_one = max((rows + columns) / 40, rows * columns / 3000)
+            seconds_of_tile[rows, columns] = 1e-6 * tiles * seconds_for_one
+    return seconds_of_tile
 
 
 def stack(blocks: list[TinyBlock], x: torch.Tensor) -> torch.Tensor:
@@ -144,13 +144,13 @@ class Measured:
     def stages(self, name: str, trace: viz.Trace) -> viz.Trace:
         """The trace with the stage times that are kept."""
         now = [[event.stage, event.seconds] for event in trace.of(events.StageTimed)]
-        kept = self(name, lambda: now)
-        if [stage for stage, _ in kept] != [stage for stage, _ in now]:
+        kept_times = self(name, lambda: now)
+        if [stage for stage, _ in kept_times] != [stage for stage, _ in now]:
             # By now the compiler has other stages.
-            kept = now
+            kept_times = now
             self.used[name] = now
 
-        seconds = (took for _, took in kept)
+        seconds = (stage_seconds for _, stage_seconds in kept_times)
         for number, event in enumerate(trace.events):
             if isinstance(event, events.StageTimed):
                 trace.events[number] = replace(event, seconds=next(seconds))
@@ -162,41 +162,41 @@ class Measured:
 
 def traces(measured: Measured) -> dict[str, viz.Trace]:
     """The recordings that are drawn."""
-    found = {}
+    trace_by_name = {}
     model, x = TinyBlock(64, 4), torch.randn(32, 64)
     # What is only done once a process does not count.
     cl.compile(torch.nn.Linear(2, 2))(torch.randn(2, 2)).sum().backward()
 
-    with cl.record() as found["block"]:
+    with cl.record() as trace_by_name["block"]:
         cl.compile(model)(x).sum().backward()
 
-    with cl.record() as found["broken"]:
+    with cl.record() as trace_by_name["broken"]:
         compiled = viz.each_call(cl.compile(branchy))
         for scale in (2, 2, 3, 2):
             compiled(torch.ones(8), scale)
 
-    with torch.no_grad(), cl.record() as found["triton"]:
+    with torch.no_grad(), cl.record() as trace_by_name["triton"]:
         cl.compile(softmax, options=TRITON)(torch.randn(1000, 300), torch.randn(300))
 
-    with cl.record() as found["walk"]:
+    with cl.record() as trace_by_name["walk"]:
         norm = cl.compile(torch.nn.LayerNorm(256), options=TRITON)
         norm(torch.randn(3000, 256, requires_grad=True)).sum().backward()
 
     ours = cl.Pipeline().replace(lower=product_in_loops)
-    with torch.no_grad(), cl.record() as found["product"]:
+    with torch.no_grad(), cl.record() as trace_by_name["product"]:
         product = cl.compile(lambda a, b: torch.relu(a @ b), pipeline=ours, options=TRITON)
         product(torch.randn(200, 96), torch.randn(96, 150))
 
-    with torch.no_grad(), cl.record() as found["large"]:
+    with torch.no_grad(), cl.record() as trace_by_name["large"]:
         blocks = [TinyBlock(8, 2) for _ in range(6)]
         cl.compile(stack, backend="eager")(blocks, torch.randn(2, 8))
 
-    with cl.record() as found["sizes"]:
+    with cl.record() as trace_by_name["sizes"]:
         sized = cl.compile(rows, backend="eager")
         for size in (5, 6, 11, 12, 10, 20):
             sized(torch.randn(size))
 
-    return {name: measured.stages(name, trace) for name, trace in found.items()}
+    return {name: measured.stages(name, trace) for name, trace in trace_by_name.items()}
 
 
 Entry = tuple[str, str, Callable[[], Picture]]
@@ -207,11 +207,11 @@ def pictures(measured: Measured) -> Iterator[Entry]:
     """All of them, in the order of the pipeline."""
     torch.manual_seed(0)
     cl.reset()
-    found = traces(measured)
+    trace_by_name = traces(measured)
 
-    yield from front_half(found)
-    yield from back_half(found)
-    yield from measured_pictures(measured, found["block"])
+    yield from front_half(trace_by_name)
+    yield from back_half(trace_by_name)
+    yield from measured_pictures(measured, trace_by_name["block"])
     yield from around_the_compiler()
 
 
@@ -337,8 +337,8 @@ def launches_of_a_block(measured: Measured) -> dict[str, list[viz.Launch]]:
     def look() -> dict[str, list[Any]]:
         return {name: list(map(astuple, viz.launches(call))) for name, call in calls.items()}
 
-    told = measured("launches", look)
-    return {name: [viz.Launch(*one) for one in several] for name, several in told.items()}
+    measurements = measured("launches", look)
+    return {name: [viz.Launch(*one) for one in several] for name, several in measurements.items()}
 
 
 def times_of_softmax(measured: Measured) -> dict[str, Samples]:
@@ -350,8 +350,8 @@ def times_of_softmax(measured: Measured) -> dict[str, Samples]:
     def look() -> dict[str, Any]:
         return {name: samples.seconds for name, samples in interleaved(calls).items()}
 
-    told = measured("softmax", look)
-    return {name: Samples(tuple(seconds)) for name, seconds in told.items()}
+    seconds_by_name = measured("softmax", look)
+    return {name: Samples(tuple(seconds)) for name, seconds in seconds_by_name.items()}
 
 
 # Which library is faster differs from machine to machine.

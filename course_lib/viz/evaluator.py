@@ -302,8 +302,8 @@ def run_node(node: LoopNode, memory: Memory, numbers: Numbers = NO_SYMBOLS) -> N
         value = np.zeros(sizes, numpy_dtype(node.buffer.dtype))
     else:
         handler = NumpyHandler(memory, {**numbers, **dict(zip(symbols, grid(sizes), strict=True))})
-        found = node.value(handler, symbols[:rank], symbols[rank:])
-        value = np.broadcast_to(found, sizes)
+        computed = node.value(handler, symbols[:rank], symbols[rank:])
+        value = np.broadcast_to(computed, sizes)
     if isinstance(node, Reduction):
         value = reduce_last(value, node, rank)
 

@@ -61,7 +61,7 @@ class Explanation:
     @property
     def library_calls(self) -> list[str]:
         """What no kernel of ours computes (in forward), and why: 'aten.mm.default: matrix product: left to the library'."""
-        found: Counter[str] = Counter()
+        times_of_reason: Counter[str] = Counter()
         for result in self.captures:
             if result.operations:
                 try:
@@ -69,14 +69,17 @@ class Explanation:
                         trace(with_sizes(result.graph, result.example_inputs), DECOMPOSITIONS)
                     )
                 except NotImplementedError as problem:
-                    found[f"the whole graph: {problem}"] += 1
+                    times_of_reason[f"the whole graph: {problem}"] += 1
                 else:
-                    found.update(
+                    times_of_reason.update(
                         f"{node.op}: {node.why}"
                         for node in loops.nodes
                         if isinstance(node, ExternKernel)
                     )
-        return [text if times == 1 else f"{text} ({times} times)" for text, times in found.items()]
+        return [
+            text if times == 1 else f"{text} ({times} times)"
+            for text, times in times_of_reason.items()
+        ]
 
     def __str__(self) -> str:
         lines = [
@@ -99,11 +102,11 @@ def explain(function: Callable[..., Any]) -> Callable[..., Explanation]:
 
     def run(*args: Any, **kwargs: Any) -> Explanation:
         recording = Recording()
-        given = getattr(function, "_course_compiler", None)
-        dynamic = given.dynamic if given else None
+        own_compiler = getattr(function, "_course_compiler", None)
+        dynamic = own_compiler.dynamic if own_compiler else None
         with events.listener(recording.note):
             compile(function, backend="eager", dynamic=dynamic)(*args, **kwargs)
-        left = dict(given.left) if given else {}
+        left = dict(own_compiler.left) if own_compiler else {}
         return Explanation(recording.captures, recording.graph_breaks, left)
 
     return run

@@ -243,12 +243,14 @@ class Trace(Recording):
         if not problems:
             return Picture("<p>No graph break.</p>", "", "No graph break.", "no graph break")
 
-        told = [f"{number}. {plain_problem(problem)}" for number, problem in enumerate(problems, 1)]
+        sentences = [
+            f"{number}. {plain_problem(problem)}" for number, problem in enumerate(problems, 1)
+        ]
         reasons = "; ".join(problem.reason for problem in problems)
-        body = "".join(f'<div class="cl-torn cl-m">✂ {escape(one)}</div>' for one in told)
+        body = "".join(f'<div class="cl-torn cl-m">✂ {escape(one)}</div>' for one in sentences)
         caption = "Where capture stopped, why, and what can be done about it."
         alt = f"Capture stopped {plural(len(problems), 'time')}: {reasons}."
-        return Picture(body, caption, alt, "\n\n".join(told), ("break",))
+        return Picture(body, caption, alt, "\n\n".join(sentences), ("break",))
 
     def break_card(self, index: int = 0) -> Picture:
         """One graph break in full: with the bytecode around it and the calls that led there."""

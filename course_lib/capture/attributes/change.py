@@ -59,9 +59,9 @@ def change(it: Machine, value: Any, name: str, *new: Any, default: bool = False)
 
     if not default:
         method = "__set__" if new else "__delete__"
-        own = own_descriptor(it, value, name, method)
-        if own:
-            it.call(own, value, *new)
+        own_method = own_descriptor(it, value, name, method)
+        if own_method:
+            it.call(own_method, value, *new)
             return
     it.native(changer(bool(new), default), value, name, *new)
 
@@ -97,8 +97,12 @@ def store_in_place(it: Machine, value: Any, name: str, new: Any = MISSING) -> No
         it.world.store(value, name, new)
         return
 
-    own = is_a(value, types.ModuleType) and value.__name__.split(".")[0] not in TRUSTED
-    if own and new is not MISSING and it.world.globals_source(value.__dict__) is not None:
+    is_users_module = is_a(value, types.ModuleType) and value.__name__.split(".")[0] not in TRUSTED
+    if (
+        is_users_module
+        and new is not MISSING
+        and it.world.globals_source(value.__dict__) is not None
+    ):
         it.world.store(value.__dict__, name, new)
         return
 

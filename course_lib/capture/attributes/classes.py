@@ -48,13 +48,13 @@ def class_attribute(it: Machine, cls: type, name: str) -> Any:
         return it.call(read, None, cls)
 
     try:
-        found = it.native(getattr, cls, name)
+        attribute = it.native(getattr, cls, name)
     finally:
         if not is_value(static):
             it.world.see(cls, source, name)
-    if found is not static and not is_a(static, staticmethod):
-        return found  # a bound classmethod, or what a descriptor or the metaclass makes of it
-    return guarded_value(it, cls, name, static, found)
+    if attribute is not static and not is_a(static, staticmethod):
+        return attribute  # a bound classmethod, or what a descriptor or the metaclass makes of it
+    return guarded_value(it, cls, name, static, attribute)
 
 
 def guarded_value(it: Machine, cls: type, name: str, static: Any, found: Any) -> Any:
@@ -92,16 +92,16 @@ def own_descriptor(it: Machine, value: Any, name: str, method: str, cls: Any = N
     The method is bound to a copy of the descriptor.
     """
     cls = cls or type(value)
-    found = member_of(cls, name)
-    function = member_of(type(found), method)
-    if not is_a(function, types.FunctionType) or not is_users(type(found)):
+    descriptor = member_of(cls, name)
+    function = member_of(type(descriptor), method)
+    if not is_a(function, types.FunctionType) or not is_users(type(descriptor)):
         return None
 
     at, body = next((at, base) for at, base in enumerate(cls.__mro__) if name in base.__dict__)
     if id(body) in it.world.made:
-        return types.MethodType(function, found)
+        return types.MethodType(function, descriptor)
 
     known = it.world.of(value)
     source = known.source.type() if known is not None else it.world.source_of(cls)
     place = source and source.attr("__mro__").item(at).attr("__dict__").item(name)
-    return types.MethodType(function, it.world.wrap(found, place))
+    return types.MethodType(function, it.world.wrap(descriptor, place))

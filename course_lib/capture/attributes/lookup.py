@@ -86,8 +86,8 @@ def get(it: Machine, value: Any, name: str, *, default: bool = False) -> Any:
     # What the program has written into the class comes before what the class had.
     cls = value if is_a(value, type) else type(value)
     written = it.world.written(cls, name)
-    found = member_of(type(value), name) if written is MISSING else written
-    lookup = Lookup(it, value, name, default, written, found, it.world.of(value))
+    member = member_of(type(value), name) if written is MISSING else written
+    lookup = Lookup(it, value, name, default, written, member, it.world.of(value))
     for rule in LOOKUP_RULES:
         result = rule(lookup)
         if result is not GO_ON:
@@ -100,8 +100,8 @@ def get(it: Machine, value: Any, name: str, *, default: bool = False) -> Any:
 
 def of_class_with_own_lookup(lookup: Lookup) -> Any:
     """A `__getattribute__` written in Python decides."""
-    own = member_of(type(lookup.value), "__getattribute__")
-    if lookup.plainly or not is_a(own, types.FunctionType):
+    own_lookup = member_of(type(lookup.value), "__getattribute__")
+    if lookup.plainly or not is_a(own_lookup, types.FunctionType):
         return GO_ON
     return lookup.it.native(getattr, lookup.value, lookup.name)
 
@@ -155,13 +155,13 @@ def of_module(lookup: Lookup) -> Any:
 
 def of_trusted_module(it: Machine, module: types.ModuleType, name: str) -> Any:
     """`module.name`, of torch or of Python's library. Nobody rebinds its functions, so there is no guard."""
-    found = frames.call(None, getattr, module, name)
+    attribute = frames.call(None, getattr, module, name)
     source = Imported(module.__name__).attr(name)
 
     # a switch: `torch.backends.cudnn.benchmark`
-    if type(module) is not types.ModuleType and type(found) in CONSTANT_TYPES:
-        it.world.assume_constant(found, source)
-    return it.world.wrap(found, source)
+    if type(module) is not types.ModuleType and type(attribute) in CONSTANT_TYPES:
+        it.world.assume_constant(attribute, source)
+    return it.world.wrap(attribute, source)
 
 
 def of_class(lookup: Lookup) -> Any:
@@ -218,13 +218,13 @@ def of_function(lookup: Lookup) -> Any:
         place = it.world.source_of(function)
         if place:
             it.world.assume_absent(place.attr("__dict__"), name)
-    found = it.native(getattr, function, name)
-    bound = is_a(found, (types.MethodType, types.BuiltinMethodType, types.MethodWrapperType))
+    attribute = it.native(getattr, function, name)
+    bound = is_a(attribute, (types.MethodType, types.BuiltinMethodType, types.MethodWrapperType))
     if bound or name == "__code__":
-        return found
+        return attribute
 
     source = it.world.source_of(function)
-    return it.world.wrap(found, source.attr(name)) if source else found
+    return it.world.wrap(attribute, source.attr(name)) if source else attribute
 
 
 def of_enum_member(lookup: Lookup) -> Any:
@@ -248,8 +248,8 @@ def of_copy(lookup: Lookup) -> Any:
     if name in LOOKS_AT_ALL:
         world.fill_all(known)
         if name == "__dict__" and is_a(lookup.found, types.GetSetDescriptorType):
-            own = own_dict(lookup.value)
-            return world.know(own, own_dict(known.real), world.own(known, name)).stand_in
+            attributes = own_dict(lookup.value)
+            return world.know(attributes, own_dict(known.real), world.own(known, name)).stand_in
     elif is_slot(lookup.found):
         world.fill(known, name)
     elif not is_data(lookup.found):
@@ -261,15 +261,15 @@ def of_copy(lookup: Lookup) -> Any:
 
 def module_member(it: Machine, known: Known, name: str) -> Any:
     """A parameter, buffer or submodule of an `nn.Module` from outside, GO_ON if it has none of that name."""
-    world, real, own = it.world, known.real, own_dict(known.stand_in)
+    world, real, attributes = it.world, known.real, own_dict(known.stand_in)
     if not is_a(real, torch.nn.Module):
         return GO_ON
 
     for registry in REGISTRIES:
         # a registry that the program has read or changed is in the copy
-        if registry in own:
-            if name in own[registry]:
-                return own[registry][name]
+        if registry in attributes:
+            if name in attributes[registry]:
+                return attributes[registry][name]
         elif name in real.__dict__.get(registry, ()):
             place = world.own(known, registry).item(name)
             return world.wrap(real.__dict__[registry][name], place)
@@ -306,18 +306,18 @@ def of_descriptor(lookup: Lookup) -> Any:
 
 def of_class_body(lookup: Lookup) -> Any:
     """A plain value in the class of an instance: as for the class itself."""
-    found, value = lookup.found, lookup.value
-    if not is_value(found) or not lookup.is_of_class:
+    attribute, value = lookup.found, lookup.value
+    if not is_value(attribute) or not lookup.is_of_class:
         return GO_ON
-    if found is lookup.written:
-        return found
+    if attribute is lookup.written:
+        return attribute
     if not type(value).__flags__ & HEAP_TYPE:
         return GO_ON
 
     known = lookup.copied
     if known is None:
         return class_attribute(lookup.it, type(value), lookup.name)
-    return lookup.it.world.wrap(found, known.source.type().attr(lookup.name))
+    return lookup.it.world.wrap(attribute, known.source.type().attr(lookup.name))
 
 
 def by_python(lookup: Lookup) -> Any:

@@ -50,10 +50,10 @@ def tensor_attribute(it: Machine, tensor: torch.Tensor, name: str) -> Any:
     if name in OF_AUTOGRAD or (stored is None and is_users_own(known, name)):
         return attribute_of_real(it, tensor, name)
 
-    found = getattr(torch.Tensor, name, MISSING)
-    if callable(found):
+    member = getattr(torch.Tensor, name, MISSING)
+    if callable(member):
         return it.native(getattr, tensor, name)
-    if found is not MISSING:
+    if member is not MISSING:
         raise reaches_around(name)
 
     # where the program itself has deleted it, the real one may have it
@@ -65,10 +65,10 @@ def tensor_attribute(it: Machine, tensor: torch.Tensor, name: str) -> Any:
 def attribute_of_real(it: Machine, tensor: torch.Tensor, name: str) -> Any:
     """An attribute that only the real tensor knows: one of autograd's, or one that the user has set."""
     known = it.world.of(tensor)
-    found = real_attribute(it, tensor, name)
-    if name == "grad_fn" and found is not None:
+    attribute = real_attribute(it, tensor, name)
+    if name == "grad_fn" and attribute is not None:
         raise reaches_around(name)
-    return it.world.wrap(found, known.source.attr(name)) if known is not None else found
+    return it.world.wrap(attribute, known.source.attr(name)) if known is not None else attribute
 
 
 def reaches_around(name: str) -> Unsupported:

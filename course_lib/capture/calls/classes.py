@@ -66,8 +66,8 @@ def build_class(
 def register_class(it: Machine, made: type) -> type:
     """Remember a class as made by the interpreted program, and the functions that others have written into it."""
     it.world.made[id(made)] = made
-    for found in vars(made).values():
-        for function in functions_of(found).values():
+    for member in vars(made).values():
+        for function in functions_of(member).values():
             if it.world.source_of(function) is None:
                 it.world.made[id(function)] = function
     return made

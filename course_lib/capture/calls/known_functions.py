@@ -101,9 +101,9 @@ def id_of(it: Machine, value: Any) -> int:
         it.world.assume(known.source, "identity", Is(known.real))
         return id(known.real)
 
-    made = Id(id(value))
-    made.obj = value
-    return made
+    id_of_value = Id(id(value))
+    id_of_value.obj = value
+    return id_of_value
 
 
 @handles(super)
@@ -155,13 +155,13 @@ FUNCTIONS[torch.nn.Module.__setattr__] = attributes.set_module_attribute
 
 def get_by_name(it: Machine, getter: operator.attrgetter[Any], value: Any) -> Any:
     """`operator.attrgetter("a.b", "c")(value)`"""
-    found = []
+    parts = []
     for path in getter.__reduce__()[1]:
         part = value
         for name in path.split("."):
             part = attributes.get(it, part, name)
-        found.append(part)
-    return tuple(found) if len(found) > 1 else found[0]
+        parts.append(part)
+    return tuple(parts) if len(parts) > 1 else parts[0]
 
 
 def call_by_name(it: Machine, caller: operator.methodcaller, value: Any) -> Any:

@@ -152,12 +152,12 @@ def get_item(array: Array, index: Any) -> Any:
         return given(array.in_python()[value_of(index)], [array])
 
     tensor = array.as_tensor()
-    found = tensor[index_in_torch(index)]
+    part = tensor[index_in_torch(index)]
     if not is_of_one_element(index, tensor):
-        return Array(tensor=found)
+        return Array(tensor=part)
 
     # A number does not change with the array.
-    element = found.clone()
+    element = part.clone()
     return Number(NUMPY_DTYPES[element.dtype], lambda: element)
 
 

@@ -222,8 +222,8 @@ def tensor_of(array: np.ndarray[Any, Any]) -> torch.Tensor:
         refuse(f"takes an array of {array.size} numbers of {array.dtype} into the graph")
 
     # A list of no numbers does not say how many dimensions it has.
-    made = torch.tensor(array.tolist(), dtype=TORCH_DTYPES[array.dtype])
-    return made if array.size else made.reshape(array.shape)
+    tensor = torch.tensor(array.tolist(), dtype=TORCH_DTYPES[array.dtype])
+    return tensor if array.size else tensor.reshape(array.shape)
 
 
 def number_or_array(tensor: torch.Tensor) -> Any:

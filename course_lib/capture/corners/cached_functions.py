@@ -188,12 +188,12 @@ def argument(it: Machine, value: Any) -> Argument | None:
 
 def impurity(function: Any, are_constants: bool) -> str:
     """What the bytecode says the function may do besides computing, "" if nothing."""
-    found = Outside()
-    read(function.__wrapped__, Role(kernel=True), found)
-    found.effects += [*found.random, *found.reads]
-    if not are_constants and (found.effect or found.constants):
-        found.effects.append("has a cache, which knows its arguments by more than their values")
-    return found.effect
+    outside = Outside()
+    read(function.__wrapped__, Role(kernel=True), outside)
+    outside.effects += [*outside.random, *outside.reads]
+    if not are_constants and (outside.effect or outside.constants):
+        outside.effects.append("has a cache, which knows its arguments by more than their values")
+    return outside.effect
 
 
 def see_it_compute(
@@ -214,12 +214,12 @@ def reads_constants_only(function: Any) -> bool:
 
     Then it does not matter that the program has changed something, which is not yet done to the real objects.
     """
-    waiting, seen = [function.__wrapped__], set[int]()
+    waiting, ids_seen = [function.__wrapped__], set[int]()
     while waiting:
         value = waiting.pop()
-        if id(value) in seen or cannot_change(value):
+        if id(value) in ids_seen or cannot_change(value):
             continue
-        seen.add(id(value))
+        ids_seen.add(id(value))
         if is_a(value, types.FunctionType):
             waiting += reached_by(value)
         elif is_a(value, type):
@@ -243,13 +243,13 @@ def lead_to_what_changed(it: Machine, given: list[Argument | None]) -> bool:
     changed = {id(known.real) for known in it.world.known.values() if id(known) in holders}
     changed |= holders  # of what is stored elsewhere the key is the object's own
 
-    waiting, seen = [one.real for one in given if one is not None], set[int]()
+    waiting, ids_seen = [one.real for one in given if one is not None], set[int]()
     while waiting:
         part = waiting.pop()
-        if id(part) in seen or is_a(part, (type, types.ModuleType, types.FunctionType)):
+        if id(part) in ids_seen or is_a(part, (type, types.ModuleType, types.FunctionType)):
             continue
-        seen.add(id(part))
-        if id(part) in changed or len(seen) > MOST_PARTS:
+        ids_seen.add(id(part))
+        if id(part) in changed or len(ids_seen) > MOST_PARTS:
             return True
         waiting += gc.get_referents(part)
     return False
@@ -268,24 +268,24 @@ def own_members(cls: type) -> list[Any]:
     """What stands in the body of a user's class: methods, and values."""
     if not is_users(cls):
         return []
-    kept = ("__dict__", "__weakref__", "__annotations__", "__slots__")
-    return [value for name, value in cls.__dict__.items() if name not in kept]
+    ignored_names = ("__dict__", "__weakref__", "__annotations__", "__slots__")
+    return [value for name, value in cls.__dict__.items() if name not in ignored_names]
 
 
 def reached_by(function: types.FunctionType) -> list[Any]:
     """What the names in its code may mean, outside of it."""
-    found = [*(function.__defaults__ or ()), *(function.__kwdefaults__ or {}).values()]
-    found += [cell.cell_contents for cell in function.__closure__ or () if is_full(cell)]
+    objects = [*(function.__defaults__ or ()), *(function.__kwdefaults__ or {}).values()]
+    objects += [cell.cell_contents for cell in function.__closure__ or () if is_full(cell)]
 
     names = names_of_code(function.__code__)
     modules = {name for name in names if is_module(function, name)}
-    found += [function.__globals__[n] for n in names - modules if n in function.__globals__]
+    objects += [function.__globals__[n] for n in names - modules if n in function.__globals__]
 
     # A name behind a dot may be one of any module that is named.
     for module in modules:
         place = vars(function.__globals__[module])
-        found += [place[name] for name in names if name in place]
-    return found
+        objects += [place[name] for name in names if name in place]
+    return objects
 
 
 def names_of_code(code: types.CodeType) -> set[str]:

@@ -41,8 +41,8 @@ def checkpoint(
         )
 
     before = changes_and_writes(it.world)
-    own = {name: arg for name, arg in kwargs.items() if name not in OPTIONS}
-    result = it.call(function, *args, **own)
+    function_kwargs = {name: arg for name, arg in kwargs.items() if name not in OPTIONS}
+    result = it.call(function, *args, **function_kwargs)
     if changes_and_writes(it.world) != before:
         raise Unsupported(
             "calls torch.utils.checkpoint with a function that changes something outside",

@@ -41,8 +41,8 @@ def view_of_dict(world: World, view: Any, source: Source) -> Any:
     if world.is_opaque(mapping):
         return GO_ON
     world.assume_type(view, source)
-    made = getattr(mapping, VIEW_METHODS[type(view)])()
-    return world.know(made, view, source).stand_in
+    own_view = getattr(mapping, VIEW_METHODS[type(view)])()
+    return world.know(own_view, view, source).stand_in
 
 
 HELPERS["viewed"] = viewed

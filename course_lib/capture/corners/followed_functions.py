@@ -151,12 +151,13 @@ def run_forward(it: Machine, cls: Any, context: FunctionContext, args: list[Any]
 
 def method(it: Machine, cls: Any, name: str) -> Any:
     """A method of the class, guarded. What is no function of Python's has no code to follow."""
-    found = it.call(getattr, cls, name)
-    if not is_a(found, types.FunctionType):
+    attribute = it.call(getattr, cls, name)
+    if not is_a(attribute, types.FunctionType):
         raise Unsupported(
-            f"calls {cls.__name__}.apply, whose {name} is a {type(found).__name__}", CALL_OUTSIDE
+            f"calls {cls.__name__}.apply, whose {name} is a {type(attribute).__name__}",
+            CALL_OUTSIDE,
         )
-    return found
+    return attribute
 
 
 def attach(it: Machine, cls: Any, context: FunctionContext, args: list[Any], results: Any) -> Any:
@@ -264,8 +265,8 @@ def backward_of(cls: Any) -> Any:
 
 def is_shared(it: Machine, args: list[Any], value: Any) -> bool:
     """Is there a list or dict in it that the program has elsewhere, too, and may change before backward?"""
-    given = {id(part) for arg in args for part in changeable(arg)}
-    return any(it.world.of(part) or id(part) in given for part in changeable(value))
+    ids_of_parts = {id(part) for arg in args for part in changeable(arg)}
+    return any(it.world.of(part) or id(part) in ids_of_parts for part in changeable(value))
 
 
 def changeable(value: Any) -> Iterator[Any]:

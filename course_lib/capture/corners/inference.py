@@ -107,12 +107,14 @@ def write_inference_tensor(head: Rebuilder, tensor: torch.Tensor) -> str:
 @torch.inference_mode()
 def as_inference(tensor: torch.Tensor) -> torch.Tensor:
     """The same memory as a tensor that was made in inference mode."""
-    made = torch.empty(0, dtype=tensor.dtype, device=tensor.device)
-    made.set_(tensor.untyped_storage(), tensor.storage_offset(), tensor.shape, tensor.stride())
+    inference_tensor = torch.empty(0, dtype=tensor.dtype, device=tensor.device)
+    inference_tensor.set_(
+        tensor.untyped_storage(), tensor.storage_offset(), tensor.shape, tensor.stride()
+    )
 
     # Whether it is conjugated or negated
-    torch._utils.set_tensor_metadata(made, torch._utils.get_tensor_metadata(tensor))
-    return made
+    torch._utils.set_tensor_metadata(inference_tensor, torch._utils.get_tensor_metadata(tensor))
+    return inference_tensor
 
 
 FUNCTIONS |= {

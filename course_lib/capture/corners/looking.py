@@ -44,11 +44,13 @@ def local_variables(it: Machine) -> dict[str, Any]:
 
     # The captured frame has only those arguments that its code reads, unless the code itself names `locals` or `dir`
     code = it.code
-    given = set(frames.parameters(code)) - it.locals.keys()
-    if it is it.world.root and given and not lists_variables(code):
-        raise Unsupported(f"lists the variables of a frame that does not read {min(given)}")
+    unread_parameters = set(frames.parameters(code)) - it.locals.keys()
+    if it is it.world.root and unread_parameters and not lists_variables(code):
+        raise Unsupported(
+            f"lists the variables of a frame that does not read {min(unread_parameters)}"
+        )
 
-    found = {}
+    variables = {}
     names = dict.fromkeys((*code.co_varnames, *code.co_cellvars, *code.co_freevars))
     for name in names:
         value = it.locals.get(name, MISSING)
@@ -56,17 +58,17 @@ def local_variables(it: Machine) -> dict[str, Any]:
             value = it.world.open_cell(value)
             value = value.cell_contents if is_full(value) else MISSING
         if value is not MISSING:
-            found[name] = value
+            variables[name] = value
 
     if not LOCALS_ARE_ONE_DICT:
-        return found
+        return variables
 
     # each call brings the one dict up to date
-    kept: dict[str, Any] = vars(it).setdefault("kept_locals", {})
-    for name in names.keys() - found.keys():
-        kept.pop(name, None)
-    kept.update(found)
-    return kept
+    one_dict: dict[str, Any] = vars(it).setdefault("kept_locals", {})
+    for name in names.keys() - variables.keys():
+        one_dict.pop(name, None)
+    one_dict.update(variables)
+    return one_dict
 
 
 class GlobalVariables(NamesOneByOne):
@@ -114,10 +116,10 @@ def frame_at(it: Machine, place: int) -> InterpretedFrame:
     if place < 0:
         raise Unsupported("looks at the frames of its callers, which are not captured")
     machine = it.world.running[place]
-    kept: dict[str, Any] = vars(machine)
-    if "kept_frame" not in kept:
-        kept["kept_frame"] = InterpretedFrame(machine, place)
-    frame: InterpretedFrame = kept["kept_frame"]
+    machine_attributes: dict[str, Any] = vars(machine)
+    if "kept_frame" not in machine_attributes:
+        machine_attributes["kept_frame"] = InterpretedFrame(machine, place)
+    frame: InterpretedFrame = machine_attributes["kept_frame"]
     return frame
 
 
@@ -150,9 +152,9 @@ THREADS = Imported("threading")
 
 def thread_ident(it: Machine) -> int:
     """`threading.get_ident()`"""
-    found = threading.get_ident()
-    it.world.assume_constant(found, Source("()", THREADS.attr("get_ident")))
-    return found
+    ident = threading.get_ident()
+    it.world.assume_constant(ident, Source("()", THREADS.attr("get_ident")))
+    return ident
 
 
 def current_thread(it: Machine) -> Any:
@@ -165,30 +167,30 @@ def main_thread(it: Machine) -> Any:
 
 def this_thread(it: Machine, name: str) -> Any:
     """A thread that a function of `threading` gives; guarded to be this one."""
-    found = getattr(threading, name)()
+    thread = getattr(threading, name)()
     source = Source("()", THREADS.attr(name))
-    it.world.assume(source, "identity", Is(found))
-    return it.world.wrap(found, source)
+    it.world.assume(source, "identity", Is(thread))
+    return it.world.wrap(thread, source)
 
 
 def attribute_of_thread(it: Machine, known: Known, name: str) -> Any:
     """`threading.current_thread().name`"""
     if name not in ("name", "ident", "daemon", "native_id"):
         raise Unsupported(f"reads {name} of a thread")
-    found = getattr(known.real, name)
-    it.world.assume_constant(found, known.source.attr(name))
-    return found
+    attribute = getattr(known.real, name)
+    it.world.assume_constant(attribute, known.source.attr(name))
+    return attribute
 
 
 def attribute_of_thread_local(it: Machine, known: Known, name: str) -> Any:
     """An attribute of this thread's data. (Guards ask in the thread that calls.)"""
     stored = it.world.stored.get((id(known.stand_in), name))
-    found = getattr(known.real, name, MISSING) if stored is None else stored.value
-    if found is MISSING:
+    attribute = getattr(known.real, name, MISSING) if stored is None else stored.value
+    if attribute is MISSING:
         if stored is None:
             it.world.assume(known.source, "absent", LacksAttribute(name))
         raise AttributeError(f"'_thread._local' object has no attribute '{name}'")
-    return it.world.wrap(found, known.source.attr(name)) if stored is None else found
+    return it.world.wrap(attribute, known.source.attr(name)) if stored is None else attribute
 
 
 def change_thread_local(it: Machine, known: Known, name: str, new: Any = MISSING) -> None:

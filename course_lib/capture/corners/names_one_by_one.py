@@ -30,14 +30,14 @@ class NamesOneByOne(dict[str, Any]):
         raise NotImplementedError
 
     def get(self, name: Any, default: Any = None) -> Any:
-        found = self.find(name)
-        return default if found is MISSING else found
+        value = self.find(name)
+        return default if value is MISSING else value
 
     def __getitem__(self, name: Any) -> Any:
-        found = self.find(name)
-        if found is MISSING:
+        value = self.find(name)
+        if value is MISSING:
             raise KeyError(name)
-        return found
+        return value
 
     def __contains__(self, name: Any) -> bool:
         return self.find(name) is not MISSING

@@ -254,12 +254,12 @@ def of_array(lookup: Lookup) -> Any:
 
     if name == "__class__":
         return value.numpy_class()
-    found = getattr(value.numpy_class(), name, None)
-    if found is None:
+    attribute = getattr(value.numpy_class(), name, None)
+    if attribute is None:
         cls = value.numpy_class()
         named = f"{cls.__module__}.{cls.__name__}"
         raise AttributeError(f"'{named}' object has no attribute '{name}'")
-    if callable(found) and not name.startswith("__"):
+    if callable(attribute) and not name.startswith("__"):
         return Method(value, name)
     return frames.call(None, read, value, name)
 

@@ -59,16 +59,16 @@ def whole(name: str, rule: Whole, args: list[Any], kwargs: dict[str, Any]) -> An
     dtype = kwargs.pop("dtype", None)
     named = {option: in_torch(value) for option, value in kwargs.items()}
     try:
-        found = rule.function(*tensors, *map(in_torch, options), **named)
+        result = rule.function(*tensors, *map(in_torch, options), **named)
     except (TypeError, ValueError, IndexError, RuntimeError) as error:
         refuse(f"calls numpy.{name} with arguments that are not followed: {error}")
 
-    if dtype is not None and np.dtype(dtype) != NUMPY_DTYPES[found.dtype]:
+    if dtype is not None and np.dtype(dtype) != NUMPY_DTYPES[result.dtype]:
         refuse(f"calls numpy.{name} with another dtype")
     squeezes_number = name == "squeeze" and type(arrays[0]) is Number
     if name in KEEP_NO_DIMENSIONS and not squeezes_number:
-        return Array(tensor=found)
-    return number_or_array(found)
+        return Array(tensor=result)
+    return number_or_array(result)
 
 
 def arguments_of(
@@ -107,8 +107,8 @@ def where(condition: Any, *sides: Any) -> Any:
     # NumPy decides by an example of each side; that of a number of Python's is 0.
     examples = []
     for side in sides:
-        found = dtype_of(side)
-        examples.append(found if isinstance(found, np.dtype) else found(0))
+        dtypes = dtype_of(side)
+        examples.append(dtypes if isinstance(dtypes, np.dtype) else dtypes(0))
     dtype = np.result_type(*examples)
 
     chosen = operand(condition, np.dtype(bool), as_number=False)
@@ -141,8 +141,8 @@ def astype(array: Any, dtype: Any, copy: bool = True) -> Any:
         return array
 
     casted = operand(array, dtype)
-    made = casted.clone() if dtype == array.dtype else casted
-    return number_or_array(made) if type(array) is Number else Array(tensor=made)
+    result = casted.clone() if dtype == array.dtype else casted
+    return number_or_array(result) if type(array) is Number else Array(tensor=result)
 
 
 def as_array(data: Any, dtype: Any = None) -> Any:
@@ -161,8 +161,8 @@ def array(data: Any, dtype: Any = None) -> Any:
         refuse(f"makes an array of a {type(data).__name__}")
 
     wanted = data.dtype if dtype is None else dtype
-    made = astype(data, wanted)
-    return Array(tensor=made.tensor) if type(made) is Number else made
+    copied = astype(data, wanted)
+    return Array(tensor=copied.tensor) if type(copied) is Number else copied
 
 
 def shape(array: Any) -> Any:

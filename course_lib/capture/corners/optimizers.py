@@ -32,9 +32,9 @@ def zero_grad(it: Machine, optimizer: Any, *args: Any, **kwargs: Any) -> Any:
     if not is_users(type(optimizer)):
         return GO_ON
     function: Any = inspect.unwrap(Optimizer.zero_grad)
-    given = [optimizer, *args]
-    it.world.adopt(function, given)
-    return it.enter(function, bound_values(it, function, given, kwargs))
+    arguments = [optimizer, *args]
+    it.world.adopt(function, arguments)
+    return it.enter(function, bound_values(it, function, arguments, kwargs))
 
 
 def needs_no_gradient(builder: GraphBuilder, tensor: Any, wanted: Any = True) -> Any:

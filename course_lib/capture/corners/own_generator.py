@@ -38,11 +38,11 @@ def make_generator(it: Machine, device: Any = "cpu") -> torch.Generator:
     builder = it.world.builder
     if builder.region or builder.inference or torch.device(device).type != "cpu":
         raise Unsupported("makes a Generator of another device, or in inference mode")
-    made = torch.Generator()
+    generator = torch.Generator()
     node = builder.graph.call_function(torch.Generator, ())
     node.meta.update(location=builder.location, module=builder.module, needs_eager=WHY)
-    builder.renew(made, node)
-    return made
+    builder.renew(generator, node)
+    return generator
 
 
 # ---- from outside --------------------------------------------------------------------------------

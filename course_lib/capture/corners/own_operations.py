@@ -74,11 +74,11 @@ def call_autograd_function(
     cls = function.__self__
     name = f"{cls.__name__}.apply"
     wanted = wants_gradient(args)
-    given = Outside()
+    outside = Outside()
     for arg in (*args, *kwargs.values()):
-        look_at_argument(arg, given)
+        look_at_argument(arg, outside)
 
-    why = cannot_be_a_node(it, cls, [*args, *kwargs.values()], given)
+    why = cannot_be_a_node(it, cls, [*args, *kwargs.values()], outside)
     if why and kwargs:
         raise Unsupported(f"calls {name} with keywords: it {why}", WHAT_TO_DO)
     if why:
@@ -87,7 +87,7 @@ def call_autograd_function(
         return follow(it, cls, args, wanted)
 
     if wanted:
-        look_at_backward(it, cls, name, given)
+        look_at_backward(it, cls, name, outside)
     target: Any = functools.partial(function)
     target.__name__ = f"{cls.__name__}_apply"
     target.__module__ = cls.__module__ if is_users(cls) else "own"
@@ -133,14 +133,14 @@ def look_at(it: Machine, cls: type, member: str, role: Role, found: Outside) -> 
 def look_at_backward(it: Machine, cls: type, name: str, given: Outside) -> None:
     """Refuse a backward that does more than compute. It runs later: then what it reads may be something else.
     `given`: what the functions among the arguments read, which it may call."""
-    found = Outside(constants=list(given.constants), random=list(given.random))
+    outside = Outside(constants=list(given.constants), random=list(given.random))
     for member in BACKWARD:
-        look_at(it, cls, member, Role(context=True, at_once=False), found)
-    found.effects += found.random
-    if found.constants and not it.world.fullgraph:
-        found.reads.append(f"reads {found.constants[0].name}")
-    refuse(f"the backward of {name}", found)
-    guard(it, name, found)
+        look_at(it, cls, member, Role(context=True, at_once=False), outside)
+    outside.effects += outside.random
+    if outside.constants and not it.world.fullgraph:
+        outside.reads.append(f"reads {outside.constants[0].name}")
+    refuse(f"the backward of {name}", outside)
+    guard(it, name, outside)
 
 
 def look_at_argument(arg: Any, found: Outside) -> None:
@@ -155,8 +155,8 @@ def look_at_argument(arg: Any, found: Outside) -> None:
 def wants_gradient(args: Any) -> bool:
     """Will autograd keep the operation's backward?"""
     tensors = [arg for arg in tree_leaves(args) if is_a(arg, torch.Tensor)]
-    inside = torch._C._functorch.peek_interpreter_stack() is not None
-    return inside or (torch.is_grad_enabled() and any(t.requires_grad for t in tensors))
+    is_in_functorch = torch._C._functorch.peek_interpreter_stack() is not None
+    return is_in_functorch or (torch.is_grad_enabled() and any(t.requires_grad for t in tensors))
 
 
 def refuse(name: str, found: Outside) -> None:
@@ -168,14 +168,14 @@ def refuse(name: str, found: Outside) -> None:
 def guard(it: Machine, name: str, found: Outside) -> None:
     """Guard the constants and functions that the code reads: they are what they are now."""
     for place in (*found.constants, *found.functions):
-        value, seen = outside_value(place), concrete(interpreted_value(it, place))
+        value, interpreted = outside_value(place), concrete(interpreted_value(it, place))
         # a number of the interpreted program may be another object
         same = (
             type(value) in CONSTANT_TYPES
-            and type(value) is type(seen)
-            and repr(value) == repr(seen)
+            and type(value) is type(interpreted)
+            and repr(value) == repr(interpreted)
         )
-        if value is not seen and not same:
+        if value is not interpreted and not same:
             raise Unsupported(
                 f"calls {name}, whose code reads {place.name}, changed before", WHAT_TO_DO
             )
@@ -184,15 +184,15 @@ def guard(it: Machine, name: str, found: Outside) -> None:
 def outside_value(place: Name) -> Any:
     """What the operation's code will find under this name."""
     if is_a(place.owner, type):
-        found = getattr(place.owner, place.name)
+        value = getattr(place.owner, place.name)
     elif place.owner is not None:
-        found = vars(place.owner)[place.name]
+        value = vars(place.owner)[place.name]
     elif place.name in place.function.__code__.co_freevars:
         at = place.function.__code__.co_freevars.index(place.name)
-        found = (place.function.__closure__ or ())[at].cell_contents
+        value = (place.function.__closure__ or ())[at].cell_contents
     else:
-        found = place.function.__globals__[place.name]
-    return found
+        value = place.function.__globals__[place.name]
+    return value
 
 
 def interpreted_value(it: Machine, place: Name) -> Any:
@@ -251,10 +251,10 @@ def first_problem(it: Machine, overloads: list[torch._ops.OpOverload], wanted: b
 
 def runs_in_capture(op: torch._ops.OpOverload) -> bool:
     """Does torch run code of the user's for tensors without data, which may do more than compute?"""
-    definition, found = definition_of(op), Outside()
+    definition, outside = definition_of(op), Outside()
     if definition is not None and definition._setup_context_fn is not None:
-        read(definition._setup_context_fn, Role(context=True), found)
-    return bool(found.effect) or "CompositeImplicit" in torch._C._dispatch_dump(op.name())
+        read(definition._setup_context_fn, Role(context=True), outside)
+    return bool(outside.effect) or "CompositeImplicit" in torch._C._dispatch_dump(op.name())
 
 
 def kernel_problem(it: Machine, op: torch._ops.OpOverload) -> str:
@@ -267,14 +267,14 @@ def kernel_problem(it: Machine, op: torch._ops.OpOverload) -> str:
         return "" if written_in_c else "whose code is not known"
 
     # Look through its Python code for what leads outside. One function may be registered several times.
-    found = Outside()
+    outside = Outside()
     for function in dict.fromkeys([definition._init_fn, *definition._backend_fns.values()]):
-        read(unwrapped(function), Role(kernel=True), found)
-    found.effects += found.random
+        read(unwrapped(function), Role(kernel=True), outside)
+    outside.effects += outside.random
 
-    if found.effect:
-        return f"whose code {found.effect}"
-    if (found.reads or found.constants) and has_changed(it.world):
+    if outside.effect:
+        return f"whose code {outside.effect}"
+    if (outside.reads or outside.constants) and has_changed(it.world):
         return "whose code reads from outside, where something has changed before"
     return ""
 
@@ -308,13 +308,13 @@ def backward_problem(op: torch._ops.OpOverload) -> str:
         files = [file for key, file in KERNEL.findall(dump) if "Autograd" in key]
         written = [file for file in files if file.endswith(".py") or file.startswith("<")]
         return "whose backward is not known" if written else ""
-    found = Outside()
+    outside = Outside()
     for function in (definition._backward_fn, definition._setup_context_fn):
         if function is not None:
-            read(function, Role(context=True, at_once=False), found)
-    found.effects += found.random
-    found.reads += [f"reads {place.name}" for place in found.constants]
-    problem = found.effect or next(iter(found.reads), "")
+            read(function, Role(context=True, at_once=False), outside)
+    outside.effects += outside.random
+    outside.reads += [f"reads {place.name}" for place in outside.constants]
+    problem = outside.effect or next(iter(outside.reads), "")
     return f"whose backward {problem}" if problem else ""
 
 

@@ -53,8 +53,8 @@ def log_nothing(level: int, it: Machine, logger: Any, *args: Any, **kwargs: Any)
 
 def is_plain_logger(logger: Any) -> bool:
     """Does Python's own code say whether it writes?"""
-    own = type(logger).isEnabledFor is logging.Logger.isEnabledFor
-    return own and isinstance(logger, logging.Logger)
+    is_pythons_method = type(logger).isEnabledFor is logging.Logger.isEnabledFor
+    return is_pythons_method and isinstance(logger, logging.Logger)
 
 
 def level_of(it: Machine, logger: Any) -> int:
@@ -77,14 +77,14 @@ def logger_of_name(it: Machine, name: Any = None) -> Any:
 
 def attribute_of_logger(it: Machine, known: Known, name: str) -> Any:
     """`logger.disabled`, or a method."""
-    found = getattr(known.real, name)
+    attribute = getattr(known.real, name)
     if name in ("name", "level", "disabled", "propagate"):
-        it.world.assume_constant(found, known.source.attr(name))
-        return found
-    if not is_a(found, types.MethodType):
+        it.world.assume_constant(attribute, known.source.attr(name))
+        return attribute
+    if not is_a(attribute, types.MethodType):
         raise Unsupported(f"reads the attribute '{name}' of a logger")
     it.world.class_attribute(known, name, member_of(type(known.real), name))
-    return found
+    return attribute
 
 
 def log_at(it: Machine, logger: Any, level: Any, *args: Any, **kwargs: Any) -> None:
@@ -140,9 +140,9 @@ def cached_property(lookup: Lookup) -> Any:
     found, value = lookup.found, lookup.value
     if type(found) is not functools.cached_property or not lookup.is_of_class:
         return GO_ON
-    made = lookup.it.call(found.func, value)
-    attributes.change(lookup.it, value, lookup.name, made, default=True)
-    return made
+    computed = lookup.it.call(found.func, value)
+    attributes.change(lookup.it, value, lookup.name, computed, default=True)
+    return computed
 
 
 def named_tuple(it: Machine, *args: Any, **kwargs: Any) -> Any:

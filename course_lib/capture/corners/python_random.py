@@ -136,9 +136,9 @@ def script_of(it: Machine, source: Source, owner: random.Random) -> Script:
     for other in it.world.others:
         if type(other) is Script and other.owner is owner:
             return other
-    made = Script(source, owner)
-    it.world.others.append(made)
-    return made
+    new_script = Script(source, owner)
+    it.world.others.append(new_script)
+    return new_script
 
 
 # ---- a source that the program makes -------------------------------------------------------------
@@ -153,9 +153,9 @@ def make_source(it: Machine, *seed: Any) -> random.Random:
 
 def source_in(state: Any) -> random.Random:
     """A source that goes on from this state."""
-    made = random.Random(0)
-    made.setstate(state)
-    return made
+    generator = random.Random(0)
+    generator.setstate(state)
+    return generator
 
 
 def write_source(head: Rebuilder, source: random.Random) -> str:

@@ -247,19 +247,19 @@ class Reader:
         """A name from outside, and the attributes that are read from it: `torch.nn.functional.relu`."""
         i = self.program[place]
         value = self.variable(i.arg, i.op == "LOAD_GLOBAL")
-        found = Name(self.function, i.arg)
+        place_of_value = Name(self.function, i.arg)
         for step, attribute in self.attributes_from(place + 1):
             if not isinstance(value, (types.ModuleType, type)):
                 break
             self.followed.add(step)
-            found = Name(self.function, attribute, value)
+            place_of_value = Name(self.function, attribute, value)
             look = getattr if is_torchs(value) else inspect.getattr_static
             value = look(value, attribute, MISSING)
             value = value.__func__ if isinstance(value, staticmethod) else value
             if value is MISSING:
                 self.found.effects.append(f"looks for {i.arg}.{attribute}")
         if value is not MISSING:
-            self.use(value, found)
+            self.use(value, place_of_value)
 
     def attributes_from(self, place: int) -> Iterator[tuple[int, str]]:
         """The attributes that are read one from the other: their places and names."""

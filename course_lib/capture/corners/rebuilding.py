@@ -54,8 +54,8 @@ def is_torchs_class_method(cls: type, method: types.MethodType) -> bool:
     """`cls.apply` of an `autograd.Function`: what torch wrote, found through the class. (The function alone has no place.)"""
     if is_users(method.__func__) or getattr(cls, "__getattr__", None) is not None:
         return False
-    found = inspect.getattr_static(cls, method.__name__, None)
-    return getattr(found, "__func__", None) is method.__func__
+    member = inspect.getattr_static(cls, method.__name__, None)
+    return getattr(member, "__func__", None) is method.__func__
 
 
 def write_method(head: Rebuilder, method: types.MethodType) -> str:

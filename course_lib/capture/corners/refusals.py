@@ -36,9 +36,11 @@ def listen(
     if not tensors or not all(map(is_plain, tensors)):
         return
 
-    made = [leaf for leaf in tree_leaves(result) if isinstance(leaf, torch.Tensor)]
-    written = tree_leaves(kwargs.get("out")) + [x for x in made if any(x is t for t in tensors)]
-    suspicious = mixed(tensors) or too_large(leaves, [*tensors, *made]) or shared(written, tensors)
+    results = [leaf for leaf in tree_leaves(result) if isinstance(leaf, torch.Tensor)]
+    written = tree_leaves(kwargs.get("out")) + [x for x in results if any(x is t for t in tensors)]
+    suspicious = (
+        mixed(tensors) or too_large(leaves, [*tensors, *results]) or shared(written, tensors)
+    )
     if suspicious and sum(map(elements, tensors)) <= LARGE:
         rehearse(function, args, kwargs)
 
@@ -61,8 +63,8 @@ def rehearse(function: Any, args: Any, kwargs: dict[str, Any]) -> None:
 
 def is_plain(tensor: torch.Tensor) -> bool:
     """Can a real tensor like this one be made on a CPU?"""
-    inside = torch._C._functorch.is_functorch_wrapped_tensor(tensor)
-    return not inside and tensor.layout is torch.strided and tensor.device.type == "cpu"
+    is_wrapped = torch._C._functorch.is_functorch_wrapped_tensor(tensor)
+    return not is_wrapped and tensor.layout is torch.strided and tensor.device.type == "cpu"
 
 
 def mixed(tensors: list[torch.Tensor]) -> bool:
@@ -121,8 +123,8 @@ def real(leaf: Any, memory: dict[int, torch.Tensor]) -> Any:
     if storage._cdata not in memory:
         memory[storage._cdata] = torch.zeros(known(storage.nbytes()), dtype=torch.uint8)
     sizes, strides, offset = place_of(leaf)
-    made = torch.empty(0, dtype=leaf.dtype)
-    return made.set_(memory[storage._cdata].untyped_storage(), offset, sizes, strides)
+    tensor = torch.empty(0, dtype=leaf.dtype)
+    return tensor.set_(memory[storage._cdata].untyped_storage(), offset, sizes, strides)
 
 
 def known(number: Any) -> Any:

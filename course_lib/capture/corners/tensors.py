@@ -54,8 +54,8 @@ def constant(builder: GraphBuilder, tensor: torch.Tensor) -> torch.Tensor | None
     if node.target not in MAKERS or node.all_input_nodes:
         return None
     with builder.real_world():
-        made: torch.Tensor = node.target(*node.args, **node.kwargs)
-    return made
+        real_tensor: torch.Tensor = node.target(*node.args, **node.kwargs)
+    return real_tensor
 
 
 def element(builder: GraphBuilder, tensor: Any, index: Any) -> Any:
@@ -64,9 +64,9 @@ def element(builder: GraphBuilder, tensor: Any, index: Any) -> Any:
     if not whole or index.ndim or index.dtype in (torch.bool, torch.uint8) or tensor.ndim == 0:
         return GO_ON
     rows = builder.call(operator.getitem, [tensor, builder.call("unsqueeze", [index, 0])])
-    found = builder.call("squeeze", [rows, 0])
-    builder.copies.append(found)
-    return found
+    row = builder.call("squeeze", [rows, 0])
+    builder.copies.append(row)
+    return row
 
 
 def detach_in_place(builder: GraphBuilder, tensor: Any) -> Any:
@@ -90,8 +90,8 @@ def set_data(tensor: torch.Tensor, new: torch.Tensor) -> torch.Tensor:
 def data_assigned(it: Machine, tensor: torch.Tensor, new: Any) -> None:
     """`tensor.data = new`: from here on the tensor has other memory. Such a graph runs operation by operation."""
     builder = it.world.builder
-    inside = builder.region or builder.inference or has_levels(tensor)
-    if inside or not is_alike(tensor, new) or has_levels(new):
+    is_in_region = builder.region or builder.inference or has_levels(tensor)
+    if is_in_region or not is_alike(tensor, new) or has_levels(new):
         raise Unsupported(
             "gives a tensor other data (`x.data = ...`) of another form, or in inference mode",
             "use `x.data.copy_(...)`, or do it outside the compiled function",

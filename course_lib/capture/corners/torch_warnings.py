@@ -38,23 +38,25 @@ def listen(
     # fake tensors have nothing to cast, or to count: a few operations warn only of real ones
     rehearsed = name in SPREADS or (name in CASTS and casts_complex(args, result))
 
-    found = [w for w in caught if IN_KERNELS in str(w.message) or is_ours(w.filename)]
+    torch_warnings = [w for w in caught if IN_KERNELS in str(w.message) or is_ours(w.filename)]
     if rehearsed:
-        found += rehearse(function, args, kwargs)
+        torch_warnings += rehearse(function, args, kwargs)
 
     # torch may have warned in an earlier capture of this line, and be silent now
     heard = world.shapes.history.heard
     operation = world.builder.location, name
-    if not found and operation not in heard:
+    if not torch_warnings and operation not in heard:
         return
 
     always = torch.is_warn_always_enabled()
     world.assume(FRAME, "state", SwitchIs("torch.is_warn_always_enabled", always))
-    if found:
-        again = rehearse(function, args, kwargs) if rehearsed else []
-        again += run_again(world, function, args, kwargs)
-        loud = {str(w.message) for w in again}
-        heard[operation] = [warned(world, w, str(w.message) in loud, (args, kwargs)) for w in found]
+    if torch_warnings:
+        warnings_of_rehearsal = rehearse(function, args, kwargs) if rehearsed else []
+        warnings_of_rehearsal += run_again(world, function, args, kwargs)
+        loud = {str(w.message) for w in warnings_of_rehearsal}
+        heard[operation] = [
+            warned(world, w, str(w.message) in loud, (args, kwargs)) for w in torch_warnings
+        ]
     world.warned += heard[operation]
     world.builder.has_warned = True
 

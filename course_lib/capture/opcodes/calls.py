@@ -26,10 +26,10 @@ class Calls(Containers):
 
         # for the message, should `args` not be iterable
         function = next(slot for slot in self.stack[-2:] if slot is not NULL)
-        said = newer.NOT_ITERABLE.format(function=name_of(function, exact=True), type="{}")
+        message = newer.NOT_ITERABLE.format(function=name_of(function, exact=True), type="{}")
 
         keywords = {} if kwargs is NULL else dict(kwargs)
-        self.call_popped(list(self.unpacked(args, said)), keywords)
+        self.call_popped(list(self.unpacked(args, message)), keywords)
 
     def MAKE_FUNCTION(self, instruction: Instruction) -> None:
         """Pop a code object, push a function of it; SET_FUNCTION_ATTRIBUTE gives it the rest."""

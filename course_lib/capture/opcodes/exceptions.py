@@ -25,14 +25,14 @@ class Exceptions(Machine):
 
     def RAISE_VARARGS(self, instruction: Instruction) -> None:
         """`raise` (0), `raise error` (1), `raise error from cause` (2)."""
-        given = self.popn(instruction.arg)
-        error = self.exception_of(given[0]) if given else self.handled_now()
+        error_and_cause = self.popn(instruction.arg)
+        error = self.exception_of(error_and_cause[0]) if error_and_cause else self.handled_now()
         self.look_into(error)
         if is_a(error, KeyboardInterrupt):
             raise Unsupported(f"raises {type(error).__name__}, which would end the capture too")
 
-        if len(given) == 2:
-            cause = given[1]
+        if len(error_and_cause) == 2:
+            cause = error_and_cause[1]
             error.__cause__ = self.call(cause) if is_a(cause, type) else cause
 
         # CPython sets the error's `__context__` to the exception that is being handled, and avoids

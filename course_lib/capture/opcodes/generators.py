@@ -37,16 +37,16 @@ class Generators(Machine):
         value = self.pop()
         at = self.iterator_at()
         try:
-            given = self.hand_on(self.stack[at], value)
+            yielded = self.hand_on(self.stack[at], value)
         except StopIteration as stop:
             self.jump(instruction.arg)
             if self.program[self.next].op != "END_SEND":  # 3.11: the receiver goes at once
                 del self.stack[at:]
-            given = stop.value
+            yielded = stop.value
 
-        if given is NOTHING:
+        if yielded is NOTHING:
             raise value
-        self.push(given)
+        self.push(yielded)
 
     def hand_on(self, receiver: Any, value: Any) -> Any:
         """What `receiver` gives for what is sent or thrown into it.

@@ -83,8 +83,8 @@ class Names(Machine):
     def unbound_cell(self, name: str) -> NameError:
         """What CPython raises where a cell is empty."""
         if name in self.code.co_freevars:
-            said = f"{UNBOUND.format(kind='free', name=name)} in enclosing scope"
-            return NameError(said, name=name)
+            message = f"{UNBOUND.format(kind='free', name=name)} in enclosing scope"
+            return NameError(message, name=name)
         return UnboundLocalError(UNBOUND.format(kind="local", name=name))
 
     def STORE_DEREF(self, instruction: Instruction) -> None:

@@ -75,8 +75,8 @@ class Operators(Machine):
         if is_a(container, torch.Tensor):
             raise Unsupported("`in` a tensor depends on its data")
 
-        there = self.native(operator.contains, container, concrete(item))
-        self.push(there != instruction.arg)
+        is_in = self.native(operator.contains, container, concrete(item))
+        self.push(is_in != instruction.arg)
 
     # ---- subscripts ------------------------------------------------------------------------------
 
@@ -89,12 +89,12 @@ class Operators(Machine):
 
         if not is_a(container, torch.Tensor):
             index = concrete(index)
-        found = self.operate(operator.getitem, container, index)
+        item = self.operate(operator.getitem, container, index)
 
         # `list[int]`, `Color["RED"]`
-        if is_a(container, type) and self.world.is_static(found):
-            found = self.world.wrap(found, None)
-        self.push(found)
+        if is_a(container, type) and self.world.is_static(item):
+            item = self.world.wrap(item, None)
+        self.push(item)
 
     def STORE_SUBSCR(self, instruction: Instruction) -> None:
         """`container[index] = value`"""

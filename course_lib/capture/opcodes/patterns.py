@@ -57,8 +57,8 @@ class Patterns(Machine):
                 f"({instruction.arg} given)"
             )
 
-        found = None
+        matched_parts = None
         with contextlib.suppress(AttributeError):
             parts = [attributes.get(self, subject, name) for name in (*by_position, *names)]
-            found = (subject, *parts) if itself and instruction.arg else tuple(parts)
-        self.push(found)
+            matched_parts = (subject, *parts) if itself and instruction.arg else tuple(parts)
+        self.push(matched_parts)

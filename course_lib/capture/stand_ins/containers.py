@@ -151,38 +151,38 @@ def assume_keys(world: World, outside: Container, keys: tuple[Any, ...], named: 
 
 def item(world: World, outside: Container, place: int, key: Any) -> Any:
     """What stands for one item."""
-    found = outside.base.__getitem__(outside.obj, key)
-    return world.wrap(found, outside.item_source(place, key))
+    real_item = outside.base.__getitem__(outside.obj, key)
+    return world.wrap(real_item, outside.item_source(place, key))
 
 
 def sequence(world: World, outside: Container, keys: tuple[Any, ...]) -> Known:
     """A list or a deque. It becomes known before its items are wrapped, for one of them may hold it."""
     cls, base, obj = type(outside.obj), outside.base, outside.obj
-    made: Any = cls(maxlen=obj.maxlen) if base is collections.deque else base.__new__(cls)
-    known = world.know(made, obj, outside.source)
+    stand_in: Any = cls(maxlen=obj.maxlen) if base is collections.deque else base.__new__(cls)
+    known = world.know(stand_in, obj, outside.source)
     for place, key in enumerate(keys):
-        base.append(made, item(world, outside, place, key))
+        base.append(stand_in, item(world, outside, place, key))
 
     # compared at the end: what differs is a side effect
-    known.before = list(base.__iter__(made))
+    known.before = list(base.__iter__(stand_in))
     return known
 
 
 def mapping(world: World, outside: Container, keys: tuple[Any, ...], named: bool) -> Known:
     """A dict of some kind. It becomes known before its items are wrapped, for one of them may hold it."""
     base, obj, source = outside.base, outside.obj, outside.source
-    made: Any = base.__new__(type(obj))
+    stand_in: Any = base.__new__(type(obj))
     if base is collections.defaultdict:
-        made.default_factory = world.wrap(obj.default_factory, source.attr("default_factory"))
+        stand_in.default_factory = world.wrap(obj.default_factory, source.attr("default_factory"))
 
-    known = world.know(made, obj, source)
+    known = world.know(stand_in, obj, source)
     for place, key in enumerate(keys):
         # A key that can be written down stands for itself. Another one is an object from outside, at a place of its own.
-        kept = key if named else world.wrap(key, outside.key_source(place))
-        base.__setitem__(made, kept, item(world, outside, place, key))
+        stand_in_key = key if named else world.wrap(key, outside.key_source(place))
+        base.__setitem__(stand_in, stand_in_key, item(world, outside, place, key))
 
     # compared at the end: what differs is a side effect
-    known.before = dict(base.items(made))
+    known.before = dict(base.items(stand_in))
     return known
 
 

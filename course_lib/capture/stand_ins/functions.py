@@ -46,12 +46,12 @@ class Functions(Instances):
             return False
 
         for place, base in enumerate(cls.__mro__):
-            for name, found in base.__dict__.items():
-                if function in functions_of(found).values():
+            for name, member in base.__dict__.items():
+                if function in functions_of(member).values():
                     # a guard on this class, and on those before it, which have no such name
                     for at, above in enumerate(cls.__mro__[: place + 1]):
                         self.see(above, source.attr("__mro__").item(at), name)
-                    self.wrap_functions(found, cls, source, name)
+                    self.wrap_functions(member, cls, source, name)
                     return True
         return False
 
@@ -59,13 +59,13 @@ class Functions(Instances):
         """The cells that a function closes over, by name."""
         names, cells = function.__code__.co_freevars, function.__closure__ or ()
         source = self.source_of(function)
-        found: dict[str, types.CellType] = {}
+        cell_by_name: dict[str, types.CellType] = {}
         for at, (name, cell) in enumerate(zip(names, cells, strict=True)):
             # a function of the interpreted program has the program's own cells
             if source is not None and not self.of(cell):
                 cell = self.wrap(cell, source.variable(name, f".__closure__[{at}]"))
-            found[name] = cell
-        return found
+            cell_by_name[name] = cell
+        return cell_by_name
 
     def defaults(self, function: types.FunctionType) -> tuple[tuple[Any, ...], dict[str, Any]]:
         """What stands for the defaults of a function's parameters. (Places are counted from the last, as Python does.)"""
@@ -75,8 +75,8 @@ class Functions(Instances):
             return defaults, more
 
         places, names = source.attr("__defaults__"), source.attr("__kwdefaults__")
-        found = tuple(
+        stand_ins = tuple(
             self.wrap(default, places.item(at))
             for at, default in enumerate(defaults, -len(defaults))
         )
-        return found, {name: self.wrap(value, names.item(name)) for name, value in more.items()}
+        return stand_ins, {name: self.wrap(value, names.item(name)) for name, value in more.items()}

@@ -50,13 +50,13 @@ class Instances(Assumptions):
 
     def fill(self, known: Known, name: str) -> bool:
         """Give the stand-in of an instance its attribute `name`, if the real one has it. True if it is there now."""
-        own, attributes = own_dict(known.stand_in), known.attributes
+        own_attributes, attributes = own_dict(known.stand_in), known.attributes
         assert attributes is not None
         if name in attributes:
-            return name in own
+            return name in own_attributes
 
-        found = own_dict(known.real).get(name, MISSING)
-        if found is MISSING:
+        real_value = own_dict(known.real).get(name, MISSING)
+        if real_value is MISSING:
             return self._fill_slot(known, attributes, name)
 
         # A path cannot say `instance.name` for a name that a property of the class hides, or that is no identifier.
@@ -66,7 +66,7 @@ class Instances(Assumptions):
             source = self.own(known, "__dict__").item(name)
         else:
             source = self.own(known, name)
-        attributes[name] = own[name] = self.wrap(found, source)
+        attributes[name] = own_attributes[name] = self.wrap(real_value, source)
         return True
 
     def _fill_slot(self, known: Known, attributes: dict[str, Any], name: str) -> bool:
@@ -128,7 +128,7 @@ class Instances(Assumptions):
             if not is_users(function):
                 continue
             if part:
-                inside = owner.attr("__dict__").item(name)
-                self.wrap(function, inside.attr(part))
+                place_in_dict = owner.attr("__dict__").item(name)
+                self.wrap(function, place_in_dict.attr(part))
             else:
                 self.wrap(function, owner.attr(name))

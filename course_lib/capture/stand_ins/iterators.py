@@ -89,10 +89,10 @@ def upcoming(real: Any, parts: list[Any]) -> list[Any]:
     for place, arg in enumerate(args):
         if type(arg) in ITERATORS:
             copies[place] = iter(upcoming(arg, parts))
-    again = make(*copies)
+    new_iterator = make(*copies)
     if state and state[0] is not None:
-        again.__setstate__(state[0])
-    return list(again)
+        new_iterator.__setstate__(state[0])
+    return list(new_iterator)
 
 
 def upcoming_items(real: Any) -> list[Any]:

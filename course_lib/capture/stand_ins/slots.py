@@ -31,8 +31,8 @@ def slots(cls: type) -> list[str]:
         if base.__flags__ & HEAP_TYPE or issubclass(base, (Exception, types.CellType)):
             names += [
                 name
-                for name, found in base.__dict__.items()
-                if name not in nearer and is_slot(found)
+                for name, member in base.__dict__.items()
+                if name not in nearer and is_slot(member)
             ]
         nearer.update(base.__dict__)
     return [name for name in names if name not in LAYOUT]

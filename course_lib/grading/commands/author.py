@@ -98,14 +98,14 @@ def translate(args: argparse.Namespace) -> int:
 
     root = find_root()
     if args.check:
-        told = translation.stale(root)
-        print("\n".join(told) or "the catalogs know all English texts")
-        return bool(told)
+        stale_texts = translation.stale(root)
+        print("\n".join(stale_texts) or "the catalogs know all English texts")
+        return bool(stale_texts)
 
     chosen = [args.language] if args.language else list(known())
     translation.begin(root, chosen[0], [number.zfill(2) for number in args.lessons])
-    for said in translation.keep_in_step(root):
-        print(said)
+    for change in translation.keep_in_step(root):
+        print(change)
     for language in chosen:
         edition.write(root, language)
         for state in translation.states(root, language):

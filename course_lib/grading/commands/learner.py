@@ -167,13 +167,15 @@ def progress(args: argparse.Namespace) -> int:
     from course_lib.grading.progress import progress
 
     root = find_root()
-    mine = progress(root)
-    print(mine)
+    learners_progress = progress(root)
+    print(learners_progress)
     if args.html:
         from course_lib.grading.pages import progress_page, save
         from course_lib.grading.tries import file_of, tries_in
 
-        print(f"written: {save(args.html, progress_page(mine, tries_in(file_of(root))))}")
+        print(
+            f"written: {save(args.html, progress_page(learners_progress, tries_in(file_of(root))))}"
+        )
     return 0
 
 
@@ -187,8 +189,8 @@ def certificate(args: argparse.Namespace) -> int:
     from course_lib.grading.progress import progress
 
     today = datetime.now(UTC).date()
-    said = statement(progress(find_root()), args.name, today)
-    print(f"written: {save(args.page, certificate_page(said))}")
+    certificate_statement = statement(progress(find_root()), args.name, today)
+    print(f"written: {save(args.page, certificate_page(certificate_statement))}")
     print("A teacher can sign it: `course certify`.")
     return 0
 
@@ -262,17 +264,17 @@ def start_from(args: argparse.Namespace) -> int:
     from course_lib.grading import copies
     from course_lib.grading.errors import CourseError
 
-    found = []
+    were_there = []
 
     def one(lesson: Lesson) -> Done | None:
         done = copies.bring(lesson, args.source)
-        found.append(done is not None)
+        were_there.append(done is not None)
         return done
 
     if not args.source.exists():
         raise CourseError(f"{args.source} does not exist: name a notebook, or a folder with some.")
     status = each_lesson(args, one)
-    if status == 0 and not any(found):
+    if status == 0 and not any(were_there):
         raise CourseError(
             f"{args.source} holds no notebook of these lessons: they are called NN_name.ipynb."
         )
@@ -316,8 +318,8 @@ def update(args: argparse.Namespace) -> int:
     from course_lib.grading.learners_files import work_in_exercises
 
     def one(lesson: Lesson) -> Done | None:
-        there = bool(args.lessons) or lesson.copy.is_file() or work_in_exercises(lesson)
-        return copies.update(lesson) if there else None
+        is_wanted = bool(args.lessons) or lesson.copy.is_file() or work_in_exercises(lesson)
+        return copies.update(lesson) if is_wanted else None
 
     return each_lesson(args, one, () if args.lessons else ("current",))
 
@@ -379,14 +381,14 @@ def undo(args: argparse.Namespace) -> int:
 
     lesson = find_lesson(find_root(), args.lesson)
     if args.list:
-        kept = [str(version) for version in history.versions(lesson)]
-        print("\n".join(kept) or "nothing is kept yet")
+        version_lines = [str(version) for version in history.versions(lesson)]
+        print("\n".join(version_lines) or "nothing is kept yet")
         return 0
 
     version = history.undo(lesson, args.to)
-    number, moment, said = str(version).split("  ")
+    number, moment, reason = str(version).split("  ")
     place = lesson.shown(lesson.copy)
-    print(f"{place} is again as it was {said} ({moment}, version {number}).")
+    print(f"{place} is again as it was {reason} ({moment}, version {number}).")
     print("    If it is open in JupyterLab: File > Reload Notebook from Disk.")
     print(f"    `course undo {lesson.number}` again takes this back.")
     saves = history.saves_after(lesson, version)
@@ -439,8 +441,8 @@ def assemble(args: argparse.Namespace) -> int:
             f"the page cannot be written to {page}: name a file in a folder that exists"
         )
 
-    mine = assemble(args.folder)
-    print(mine)
+    assembly = assemble(args.folder)
+    print(assembly)
     if page:
-        print(f"written: {mine.save(page, args.name)}")
+        print(f"written: {assembly.save(page, args.name)}")
     return 0

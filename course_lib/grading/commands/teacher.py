@@ -180,9 +180,11 @@ def tries(args: argparse.Namespace) -> int:
     """A line for each lesson of each log; 1 where there is none."""
     from course_lib.grading.tries import courses
 
-    found = courses(args.paths)
-    print("\n".join(map(str, found)) or "no tries: `course check` writes work/tries.jsonl")
-    return 0 if found else 1
+    tries_by_course = courses(args.paths)
+    print(
+        "\n".join(map(str, tries_by_course)) or "no tries: `course check` writes work/tries.jsonl"
+    )
+    return 0 if tries_by_course else 1
 
 
 def add_certify(commands: Commands) -> None:
@@ -256,18 +258,20 @@ def collect(args: argparse.Namespace) -> int:
     from course_lib.grading.notebooks import find_root, lessons
     from course_lib.grading.repair import write_repaired
 
-    found = collect_class(args.download, lessons(find_root()), leave_out=(args.output,))
-    written = write_class(found, args.output)
-    for line in found.told:
+    collected = collect_class(args.download, lessons(find_root()), leave_out=(args.output,))
+    written = write_class(collected, args.output)
+    for line in collected.told:
         say(line)
 
     if args.nbgrader:
-        written = write_repaired(found, lessons(find_root()), args.output).written
-    print(f"{args.output}: {len(found.submissions)} submissions, {written} files new or changed")
+        written = write_repaired(collected, lessons(find_root()), args.output).written
+    print(
+        f"{args.output}: {len(collected.submissions)} submissions, {written} files new or changed"
+    )
     print(f"what became of each file: {args.output / 'collected.csv'}")
-    if found.without_a_mark:
-        print(f"nothing of: {', '.join(found.without_a_mark)}")
-    return 1 if found.without_a_mark else 0
+    if collected.without_a_mark:
+        print(f"nothing of: {', '.join(collected.without_a_mark)}")
+    return 1 if collected.without_a_mark else 0
 
 
 def repair(args: argparse.Namespace) -> int:
@@ -275,13 +279,13 @@ def repair(args: argparse.Namespace) -> int:
     from course_lib.grading.notebooks import find_root, lessons
     from course_lib.grading.repair import repair as repair_class
 
-    found, done = repair_class(args.folder, lessons(find_root()))
-    for line in [*found.told, *done.left]:
+    collected, done = repair_class(args.folder, lessons(find_root()))
+    for line in [*collected.told, *done.left]:
         say(line)
 
     earlier = "; the files as they were are under .earlier/" if done.written else ""
-    print(f"{len(found.submissions)} submissions, {done.written} files written{earlier}")
-    return 1 if done.left or found.without_a_mark else 0
+    print(f"{len(collected.submissions)} submissions, {done.written} files written{earlier}")
+    return 1 if done.left or collected.without_a_mark else 0
 
 
 # ---- example

@@ -58,8 +58,8 @@ RULES = (
 def signed(name: str) -> Signed | None:
     """Who handed this in, by the first platform whose pattern the name has."""
     for platform in RULES:
-        if found := re.fullmatch(platform.pattern, name, re.DOTALL):
-            return _signed(platform.name, found.groupdict(default=""))
+        if match := re.fullmatch(platform.pattern, name, re.DOTALL):
+            return _signed(platform.name, match.groupdict(default=""))
     return None
 
 
@@ -68,8 +68,8 @@ def _signed(platform: str, said: dict[str, str]) -> Signed:
     attempt: tuple[int, ...] = ()
     if platform == "Canvas":
         # Canvas writes -1, -2, ... behind the name of the second file, the third, ...
-        again = re.search(r"-(\d{1,4})(?=\.\w+$)", rest)
-        attempt = (int(again[1]) if again else 0, int(said["nr"]))
+        number_of_try = re.search(r"-(\d{1,4})(?=\.\w+$)", rest)
+        attempt = (int(number_of_try[1]) if number_of_try else 0, int(said["nr"]))
         rest = re.sub(r"-\d{1,4}(?=\.\w+$)", "", rest)
 
     if platform == "Blackboard":

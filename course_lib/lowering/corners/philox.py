@@ -114,8 +114,8 @@ def native_dropout(x: Tensor, p: float, train: bool | None) -> Any:
     """What is kept is scaled up, so that the mean stays. Also gives which elements are kept."""
     if train is False or p in (0, 1):
         return NotImplemented
-    kept = uniform(x) >= p
-    return (kept * x * (1 / (1 - p))).to(x.dtype), kept
+    keep_mask = uniform(x) >= p
+    return (keep_mask * x * (1 / (1 - p))).to(x.dtype), keep_mask
 
 
 def rand(size: Sequence[int], **options: Any) -> Tensor:

@@ -107,8 +107,8 @@ def known_reduction(function: Any, inputs: list[Any], axis: int) -> list[Any] | 
     if find is None or len(inputs) != 2 or np.isnan(values).any():
         return None
     place = find(values, axis)
-    taken = np.take_along_axis(handle.data, np.expand_dims(place, axis), axis).squeeze(axis)
-    return [np.asarray(taken), np.asarray(place, np.int32)]
+    picked = np.take_along_axis(handle.data, np.expand_dims(place, axis), axis).squeeze(axis)
+    return [np.asarray(picked), np.asarray(place, np.int32)]
 
 
 @mend(
@@ -131,10 +131,10 @@ def reduce_by_halves() -> None:
             results = halved(self.combine_fn, arrays, dtypes, axis)
 
         if self.keep_dims:
-            kept = [1] * len(shape)
+            shape_of_result = [1] * len(shape)
             if self.axis is not None:
-                kept = [1 if n == axis else size for n, size in enumerate(shape)]
-            results = [data.reshape(kept) for data in results]
+                shape_of_result = [1 if n == axis else size for n, size in enumerate(shape)]
+            results = [data.reshape(shape_of_result) for data in results]
         return [tensor(data, dtype) for data, dtype in zip(results, dtypes, strict=True)]
 
     override(interpreter.ReduceOps, apply_impl=apply_impl)
@@ -151,11 +151,14 @@ def scanned(function: Any, arrays: list[Any], dtypes: list[Any], axis: int) -> l
     length = arrays[0].shape[axis]
     for step in range(math.ceil(math.log2(length)) if length > 1 else 0):
         before = [shifted(data, 2**step, axis) for data in arrays]
-        made = combined(function, before, arrays, dtypes)
+        combined_with_before = combined(function, before, arrays, dtypes)
 
         shape = [length if n == axis else 1 for n in range(arrays[0].ndim)]
         has_one = (np.arange(length) >= 2**step).reshape(shape)
-        arrays = [np.where(has_one, new, old) for new, old in zip(made, arrays, strict=True)]
+        arrays = [
+            np.where(has_one, new, old)
+            for new, old in zip(combined_with_before, arrays, strict=True)
+        ]
     return arrays
 
 

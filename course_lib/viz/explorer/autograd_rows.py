@@ -48,9 +48,9 @@ class AutogradRows:
         """The halves have nodes of their own, under the names that these have in the joint
         graph."""
         parts = event.partition
-        again = {node.name for node in parts.recomputed}
+        recomputed_names = {node.name for node in parts.recomputed}
         saved = {node.name for node in parts.saved}
-        words = f"{plural(len(saved), 'tensor')} saved, {len(again)} computed again in backward"
+        words = f"{plural(len(saved), 'tensor')} saved, {len(recomputed_names)} computed again in backward"
         self.lists.moment("autograd", f"cut in two: {words}")
 
         self.names = {parts.forward: "forward", parts.backward: "backward"}
@@ -69,7 +69,7 @@ class AutogradRows:
             notes = [row.note] if row.note else []
             if name in saved:
                 notes.append("saved")
-            if name in again:
+            if name in recomputed_names:
                 notes.append("computed again")
             row.note = " · ".join(notes)
 

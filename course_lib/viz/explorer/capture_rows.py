@@ -176,18 +176,18 @@ class CaptureRows:
         (`torch.compile(f, backend="course")`).
 
         No event told of it. Its nodes know their lines."""
-        given = self.unknown_origin(graph)
-        if given is None:
+        captured_graph = self.unknown_origin(graph)
+        if captured_graph is None:
             return
 
-        places = {node: at for node in given.nodes if (at := written_at(node))}
+        places = {node: at for node in captured_graph.nodes if (at := written_at(node))}
         self.lists.title = next((at.function for at in places.values()), "a graph")
-        self.graphs.append(given)
+        self.graphs.append(captured_graph)
 
-        size = operations_in(given)
+        size = operations_in(captured_graph)
         moment = self.lists.moment("capture", f"{self.lists.title} comes captured: {size}")
         self.lists.head("fx", self.lists.title, size, at=moment)
-        for node in given.nodes:
+        for node in captured_graph.nodes:
             row = self.lists.add_node("fx", node)
             row.at = moment
             if node in places:
@@ -231,19 +231,19 @@ def instructions_of_nodes(
     program, and the parts of a result of several, were added by the same instruction."""
     named = {step.run.node: row_of_run[id(step.run)] for step in walk(run.steps) if step.run.node}
 
-    made: dict[fx.Node, Row] = {}
+    row_of_node: dict[fx.Node, Row] = {}
     last: fx.Node | None = None
     for node in reversed(graph.nodes):
         if node.name in named:
-            made[node] = named[node.name]
+            row_of_node[node] = named[node.name]
             last = node
         elif last is not None and is_operation(node) and same_place(node, last):
-            made[node] = made[last]
+            row_of_node[node] = row_of_node[last]
 
     for node in graph.nodes:
-        if op_name(node) == "getitem" and node.args[0] in made:
-            made.setdefault(node, made[node.args[0]])
-    return made
+        if op_name(node) == "getitem" and node.args[0] in row_of_node:
+            row_of_node.setdefault(node, row_of_node[node.args[0]])
+    return row_of_node
 
 
 def same_place(one: fx.Node, other: fx.Node) -> bool:

@@ -60,7 +60,7 @@ class Explorer(Live):
         number = {row: n for n, row in enumerate(rows)}
         strings: dict[str, int] = {}
 
-        made = {
+        content = {
             "title": self.title,
             "panes": self.panes(number),
             "rows": [row_data(row, number, strings) for row in rows],
@@ -70,7 +70,7 @@ class Explorer(Live):
             # Last, for `row_data` fills it.
             "strings": list(strings),
         }
-        return json.dumps(made, ensure_ascii=False, separators=(",", ":"))
+        return json.dumps(content, ensure_ascii=False, separators=(",", ":"))
 
     def panes(self, number: dict[Row, int]) -> list[dict[str, Any]]:
         """The lists that have rows; `number` numbers all rows. A list has those from `start` up to `end`."""
@@ -188,33 +188,33 @@ def row_data(row: Row, number: dict[Row, int], strings: dict[str, int]) -> dict[
         "kind": row.kind,
         "up": [number[origin] for origin in row.up],
     }
-    made: dict[str, Any] = {name: value for name, value in may_be_absent.items() if value}
-    made.update(text=row.text, depth=row.depth, at=row.at)
+    content: dict[str, Any] = {name: value for name, value in may_be_absent.items() if value}
+    content.update(text=row.text, depth=row.depth, at=row.at)
 
     if row.of:
-        made["of"] = number[row.of]
+        content["of"] = number[row.of]
     if row.stack:
-        made["stack"] = [
+        content["stack"] = [
             [strings.setdefault(value, len(strings)) for value in part] for part in row.stack
         ]
-    return made
+    return content
 
 
 def thread(provenance: Provenance, row: Row) -> list[str]:
     """One captured operation as a line of the table."""
     related = provenance.related(row)
-    found = {}
+    rows_of_pane = {}
     for pane, rows in provenance.rows.items():
-        found[pane] = [one for one in rows if one in related]
+        rows_of_pane[pane] = [one for one in rows if one in related]
 
-    lines = [f"{one.label}: {one.text.strip()}" for one in found["source"]]
+    lines = [f"{one.label}: {one.text.strip()}" for one in rows_of_pane["source"]]
     # The steps of a group have depth 2.
-    groups = [group_name(one) for one in found["groups"] if one.depth == 1]
+    groups = [group_name(one) for one in rows_of_pane["groups"] if one.depth == 1]
     return [
         lines[0] if lines else "",
         row.text.split(" = ")[0],
-        listed(name_of(one) for one in found["aten"]),
-        str(len(found["loops"])),
+        listed(name_of(one) for one in rows_of_pane["aten"]),
+        str(len(rows_of_pane["loops"])),
         listed(groups),
     ]
 

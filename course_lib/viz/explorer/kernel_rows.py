@@ -104,10 +104,10 @@ class KernelRows:
         return [row for row in every_loop if row.up and row not in in_kernels]
 
     def add_library_call(self, kernel: ExternKernel, traffic: str) -> None:
-        said = f"{kernel.label} stays a library call"
+        sentence = f"{kernel.label} stays a library call"
         if not kernel.is_library:
-            said = f"{kernel.label} is one kernel: {kernel.why}"
-        at = self.lists.moment("scheduling", said)
+            sentence = f"{kernel.label} is one kernel: {kernel.why}"
+        at = self.lists.moment("scheduling", sentence)
         row = self.lists.add("groups", kernel.label, kind="library", note=traffic, at=at)
 
         # One loop wrote all its buffers.
@@ -215,15 +215,15 @@ def is_inside(row: Row, origins: set[Row | None], loop: Row) -> bool:
 
 def names_by_line(program: str) -> list[set[str]]:
     """For each line of a program the functions that it calls, the variables that it sets, and those that take a result."""
-    found: list[set[str]] = [set() for _ in program.splitlines()]
+    names_of_line: list[set[str]] = [set() for _ in program.splitlines()]
     for node in ast.walk(ast.parse(program)):
         if isinstance(node, ast.Call):
             results = [keyword.value for keyword in node.keywords if keyword.arg == "out"]
             names = [one.id for one in (node.func, *results) if isinstance(one, ast.Name)]
-            found[node.lineno - 1].update(names)
+            names_of_line[node.lineno - 1].update(names)
         elif isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
-            found[node.lineno - 1].add(node.id)
-    return found
+            names_of_line[node.lineno - 1].add(node.id)
+    return names_of_line
 
 
 __all__ = ["KernelRows"]

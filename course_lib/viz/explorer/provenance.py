@@ -67,13 +67,13 @@ class Provenance:
 
 def closure(start: Iterable[Row], after: Callable[[Row], Iterable[Row]]) -> set[Row]:
     """These rows, what comes after them, what comes after that, ..."""
-    found = set(start)
-    waiting = list(found)
+    all_rows = set(start)
+    waiting = list(all_rows)
     while waiting:
-        new = set(after(waiting.pop())) - found
-        found |= new
+        new = set(after(waiting.pop())) - all_rows
+        all_rows |= new
         waiting += new
-    return found
+    return all_rows
 
 
 def read(recording: Recording, target: str) -> Lists:

@@ -115,8 +115,8 @@ def bars(
     svg.path(f"M{layout.label:.0f} {layout.top - 4} V{y - 6:.0f}", line=1, opacity=0.5)
 
     amounts = [(name, amount(value, unit)) for name, value in values.items()]
-    said = "; ".join(f"{name} {number}" for name, number in amounts)
-    alt = f"{title or 'Bars'}: {said}."
+    amounts_in_words = "; ".join(f"{name} {number}" for name, number in amounts)
+    alt = f"{title or 'Bars'}: {amounts_in_words}."
     text = columns(amounts)
     return Picture(svg.render(alt), caption, alt, f"{title}\n{text}" if title else text)
 

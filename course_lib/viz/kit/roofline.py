@@ -90,8 +90,10 @@ def roofline(
     for point in data:
         intensity = f"{point.intensity:.3g} FLOP/B"
         rows.append((point.name, intensity, rate_text(point.rate), limit(point, bandwidth, peak)))
-    said = "; ".join(f"{name} at {where}, {limited}" for name, where, _, limited in rows)
-    alt = f"Roofline: {said}."
+    kernels_in_words = "; ".join(
+        f"{name} at {where}, {limited}" for name, where, _, limited in rows
+    )
+    alt = f"Roofline: {kernels_in_words}."
     if not caption:
         caption = "Below the slope a kernel waits for memory, below the flat roof for arithmetic."
     return Picture(svg.render(alt), caption, alt, columns(rows))
@@ -212,17 +214,17 @@ def draw_spots(svg: Svg, points: Sequence[Point], spots: Sequence[Spot], stage: 
 
 def write_names(svg: Svg, axes: Axes, points: Sequence[Point], spots: Sequence[Spot]) -> None:
     """Each name where it covers as little as can be of spots, roof and other names."""
-    taken = [Box(x - 7, y - 7, x + 7, y + 7) for x, y in spots]
-    taken += roof_boxes(axes)
-    taken.append(Box(RIGHT - 120, TOP, RIGHT, TOP + 14))  # where the peak is told
+    covered_boxes = [Box(x - 7, y - 7, x + 7, y + 7) for x, y in spots]
+    covered_boxes += roof_boxes(axes)
+    covered_boxes.append(Box(RIGHT - 120, TOP, RIGHT, TOP + 14))  # where the peak is told
 
     for label in labels_of(points, spots):
         text = shorten(label.names, NAME_WIDTH, SMALL)
         if len(label.spots) > 1 and ", " not in label.names:
             text += f" ×{len(label.spots)}"
         spot = label.spots[0]
-        best = best_place(spot, text_width(text, SMALL), taken)
-        taken.append(best)
+        best = best_place(spot, text_width(text, SMALL), covered_boxes)
+        covered_boxes.append(best)
 
         # The end at the spot must not move, however wide the letters are on the reader's machine.
         is_left = best.right < spot.x
@@ -249,12 +251,12 @@ def best_place(spot: Spot, width: float, taken: Sequence[Box]) -> Box:
     ways += [(start, down) for down in (14, 28, -28, 42) for start in (right, left)]
 
     boxes = [Box(start, y + down - 8, start + width, y + down + 7) for start, down in ways]
-    inside = [box for box in boxes if box.left > LEFT and box.right < RIGHT]
+    boxes_inside = [box for box in boxes if box.left > LEFT and box.right < RIGHT]
 
     def covered(box: Box) -> int:
         return sum(box.overlaps(other) for other in taken)
 
-    return min(inside or boxes, key=covered)
+    return min(boxes_inside or boxes, key=covered)
 
 
 @dataclass

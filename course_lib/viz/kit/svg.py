@@ -316,7 +316,7 @@ def lanes(stretches: Iterable[tuple[float, float, Hashable]]) -> dict[Any, int]:
     taken_until: list[float] = []
     chosen: dict[Any, int] = {}
     for start, end, name in ordered:
-        free = [lane for lane, taken in enumerate(taken_until) if taken < start - 2]
+        free = [lane for lane, end_of_last in enumerate(taken_until) if end_of_last < start - 2]
         lane = free[0] if free else len(taken_until)
         taken_until[lane : lane + 1] = [end]
         chosen[name] = lane

@@ -74,19 +74,19 @@ def as_written(problem: Unsupported) -> Unsupported:
     if name and not reason.startswith("calls "):
         reason = INNER.sub(lambda _: name, reason, count=1)
 
-    inside = str(at) != str(problem.location)
-    if inside:
+    is_inside_other = str(at) != str(problem.location)
+    if is_inside_other:
         named_so = reason != problem.reason
         reason += f" (in {place(problem.location.filename, problem.location.line)})"
         if not named_so:
             between = " " if reason.startswith("calls ") else ": "
             reason = f"{name or at.text}{between}{reason}"
-    if reason == problem.reason and not inside:
+    if reason == problem.reason and not is_inside_other:
         return problem
 
-    told = replace(problem, reason=reason, location=at)
-    told.__dict__["original"] = problem
-    return told
+    rewritten = replace(problem, reason=reason, location=at)
+    rewritten.__dict__["original"] = problem
+    return rewritten
 
 
 def same_break(problem: Unsupported) -> tuple[str, str]:

@@ -218,11 +218,11 @@ class Halves:
         text = f"{columns(same, header)}\n\n{columns(pairs, kernels_header)}"
 
         kind = "forward and backward" if self.train else "forward"
-        told = []
+        kernels_in_words = []
         for side in sides:
             kernels, moved, *_ = side.cells()
-            told.append(f"{side.name} {kernels}, {moved}")
-        alt = f"Kernels of both compilers, {kind}: {'; '.join(told)}."
+            kernels_in_words.append(f"{side.name} {kernels}, {moved}")
+        alt = f"Kernels of both compilers, {kind}: {'; '.join(kernels_in_words)}."
         caption = f"The same call ({kind}) in both compilers: each line is a kernel or library call, in the order in which it runs."
         return Picture(f'<div class="cl-scroll">{body}</div>', caption, alt, text, ("mirror",))
 
@@ -437,21 +437,21 @@ class Ablation:
         header = ("capture", "kernels", "first call", "one call", "against eager", "result")
         rows = [(*who, *self.times(who), answer) for who, answer in self.answers.items()]
         lines = [(*who, answer) for who, answer in self.answers.items()]
-        told = [f"{front} with {back}: {answer}" for front, back, answer in lines]
+        answers_in_words = [f"{front} with {back}: {answer}" for front, back, answer in lines]
 
         body = f'<div class="cl-scroll">{html_table(rows, header, [2, 3])}</div>'
         caption = "Capture and back half of both compilers in all four combinations: what differs between two lines is one half's."
-        alt = f"Four combinations of capture and back half: {'; '.join(told)}."
+        alt = f"Four combinations of capture and back half: {'; '.join(answers_in_words)}."
         text = columns(lines, (*header[:2], header[-1]))
         return Picture(body, caption, alt, text)
 
     def times(self, who: tuple[str, str]) -> tuple[str, str, str]:
         """The first call, one call, and how it compares with eager."""
-        took = self.seconds.get(who)
-        if not took:
+        seconds_of_call = self.seconds.get(who)
+        if not seconds_of_call:
             return "–", "–", "–"
-        ratio = f"{self.eager_seconds / took:.2f}× as fast"
-        return human_seconds(self.first[who]), human_seconds(took), ratio
+        ratio = f"{self.eager_seconds / seconds_of_call:.2f}× as fast"
+        return human_seconds(self.first[who]), human_seconds(seconds_of_call), ratio
 
     def __repr__(self) -> str:
         return self.picture.text

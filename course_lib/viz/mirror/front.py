@@ -140,13 +140,13 @@ class Mirror:
             rows = [(row.ours or "–", row.theirs or "–") for row in pair_up(ours, theirs)]
             text.append(columns(rows, titles))
 
-        said = self.differences
-        items = "".join(f"<li>{escape(line)}</li>" for line in said)
+        sentences = self.differences
+        items = "".join(f"<li>{escape(line)}</li>" for line in sentences)
         body.append(f'<ul class="cl-mi-said">{items}</ul>')
-        text.append("\n".join(f"• {line}" for line in said))
+        text.append("\n".join(f"• {line}" for line in sentences))
 
         graphs = [f"{side.name}: {plural(len(side.graphs), 'graph')}" for side in self.sides]
-        alt = f"{'; '.join(graphs)}. {' '.join(said)}"
+        alt = f"{'; '.join(graphs)}. {' '.join(sentences)}"
         html = f'<div class="cl-scroll">{"".join(body)}</div>'
         return Picture(html, CAPTION, alt, "\n\n".join(text), ("mirror",))
 
@@ -162,22 +162,22 @@ class Mirror:
 
 def differences(ours: Side, theirs: Side) -> list[str]:
     """What a reader should notice, a sentence each."""
-    said = [
+    sentences = [
         *answers_told(ours, theirs),
         *breaks_told(ours, theirs),
         *breaks_told(theirs, ours),
     ]
     if all(side.breaks and len(side.graphs) > 1 for side in (ours, theirs)):
-        said.append("Both leave that to Python and go on behind it in a resume function.")
+        sentences.append("Both leave that to Python and go on behind it in a resume function.")
 
-    said += orders_told(ours, theirs)
-    said += operations_told(ours, theirs)
-    said += operations_told(theirs, ours)
+    sentences += orders_told(ours, theirs)
+    sentences += operations_told(ours, theirs)
+    sentences += operations_told(theirs, ours)
     if ours.guards and theirs.guards and ours.guards != theirs.guards:
-        said.append(
+        sentences.append(
             "Guards are cut differently: one of ours holds all that is assumed about one object."
         )
-    return said or ["No difference."]
+    return sentences or ["No difference."]
 
 
 def answers_told(ours: Side, theirs: Side) -> list[str]:
@@ -191,11 +191,11 @@ def answers_told(ours: Side, theirs: Side) -> list[str]:
 
 def orders_told(ours: Side, theirs: Side) -> list[str]:
     """Graphs that take the same inputs in another order."""
-    said = []
+    sentences = []
     for number, (one, two) in enumerate(zip(ours.graphs, theirs.graphs), 1):
         if one.inputs != two.inputs and sorted(one.inputs) == sorted(two.inputs):
-            said.append(f"Graph {number} takes the same inputs in another order.")
-    return said
+            sentences.append(f"Graph {number} takes the same inputs in another order.")
+    return sentences
 
 
 def operations_told(side: Side, other: Side) -> list[str]:
@@ -206,16 +206,16 @@ def operations_told(side: Side, other: Side) -> list[str]:
 
 def breaks_told(side: Side, other: Side) -> list[str]:
     """Where one compiler ends a graph, and whether the other goes on."""
-    said = []
+    sentences = []
     for reason, count in Counter(side.breaks).items():
         times = f", {count} times" if count > 1 else ""
-        said.append(f"{side.name} ends a graph{times}: {reason.rstrip('.')}.")
+        sentences.append(f"{side.name} ends a graph{times}: {reason.rstrip('.')}.")
 
     if other.graphs and not side.graphs and side.answer == SAME:
-        said.append(f"{side.name} makes no graph of it: Python runs all of it.")
+        sentences.append(f"{side.name} makes no graph of it: Python runs all of it.")
     if side.breaks and other.graphs and not other.breaks:
-        said.append(f"{other.name} puts that into the graph.")
-    return said
+        sentences.append(f"{other.name} puts that into the graph.")
+    return sentences
 
 
 def more_operations(side: Side, other: Side) -> list[str]:
@@ -304,18 +304,18 @@ def alignment(ours: Sequence[Node], theirs: Sequence[Node]) -> list[tuple[int, i
                 best[i][j] = max(best[i][j], same + best[i + 1][j + 1])
 
     # Walk along the best way and note the pairs.
-    found = []
+    pairs = []
     i = j = 0
     while i < len(ours) and j < len(theirs):
         same = likeness(ours[i], theirs[j])
         if same and best[i][j] == same + best[i + 1][j + 1]:
-            found.append((i, j))
+            pairs.append((i, j))
             i, j = i + 1, j + 1
         elif best[i][j] == best[i + 1][j]:
             i += 1
         else:
             j += 1
-    return found
+    return pairs
 
 
 # ---- the call -------------------------------------------------------------------------------------------------------
@@ -424,12 +424,12 @@ def listing(gm: fx.GraphModule, source: Callable[[fx.Node], str]) -> Listing:
     for node in gm.graph.nodes:
         arguments = [said(argument) for argument in node.args]
         arguments += [f"{key}={said(argument)}" for key, argument in node.kwargs.items()]
-        told = ", ".join(arguments)
+        arguments_text = ", ".join(arguments)
         if node.op == "output":
-            nodes.append(Node("output", f"output         {told}"))
+            nodes.append(Node("output", f"output         {arguments_text}"))
         elif node.op != "placeholder":
             name = op_name(node)
-            nodes.append(Node(name, f"{node.op:<13}  %{node.name} = {name}({told})"))
+            nodes.append(Node(name, f"{node.op:<13}  %{node.name} = {name}({arguments_text})"))
     return Listing(list(inputs.values()), nodes)
 
 

@@ -101,8 +101,8 @@ class Recording:
             self.times.append(time.perf_counter())
             if isinstance(event, FrameSeen):
                 self.callers[id(event)] = call_revealed(callers, event.code)
-                given, self.called_at[id(event)] = calling()
-                name = decorated(event.name, given) if given else ""
+                given_name, self.called_at[id(event)] = calling()
+                name = decorated(event.name, given_name) if given_name else ""
                 if name:
                     self.given[id(event)] = name
             elif isinstance(event, FellBack):
@@ -126,9 +126,9 @@ class Recording:
         is_first = False
         for failure in self.events[start + 1 : -1]:
             assert isinstance(failure, GuardFailed)
-            seen = self.counts.setdefault(("failed", code, failure.guard), Count(failure))
-            is_first = is_first or not seen.times
-            seen.add(0.0)
+            times_failed = self.counts.setdefault(("failed", code, failure.guard), Count(failure))
+            is_first = is_first or not times_failed.times
+            times_failed.add(0.0)
 
         if refused.left_out and not is_first:
             del self.events[start:], self.times[start:]
@@ -194,13 +194,13 @@ def plain(why: str) -> str:
 
 def callers(code: Any) -> tuple[Any, ...]:
     """The code objects that were running when the frame of `code` was seen, innermost first; the compiler's own left out."""
-    found: list[Any] = []
+    codes: list[Any] = []
     frame: Any = sys._getframe(1)
     while frame is not None:
         if (
             not frame.f_globals.get("__name__", "").startswith("course_lib.")
             and frame.f_code is not code
         ):
-            found.append(frame.f_code)
+            codes.append(frame.f_code)
         frame = frame.f_back
-    return tuple(found)
+    return tuple(codes)

@@ -32,9 +32,9 @@ def calls_html(recording: Recording, compiles: list[Compile]) -> str:
     """A row for each kernel, each CUDA graph and each entry's guards, the dearest first; and what was counted only."""
     owners: Owners = {}
     for compile in compiles:
-        for made in compile.programs:
-            if made.compiled is not None:
-                owners[id(made.compiled)] = (compile, made.part)
+        for program_of_compile in compile.programs:
+            if program_of_compile.compiled is not None:
+                owners[id(program_of_compile.compiled)] = (compile, program_of_compile.part)
 
     rows: list[Row] = []
     for count in recording.counts.values():
@@ -58,8 +58,8 @@ def calls_html(recording: Recording, compiles: list[Compile]) -> str:
     if others:
         more = html_table(others, HEADER, numbers)
         folded = f"<details><summary>{len(others)} more</summary>{more}</details>"
-    said = summed_up(recording.counts.values())
-    return f"<p>{said}</p>{html_table(first, HEADER, numbers)}{folded}"
+    explanation = summed_up(recording.counts.values())
+    return f"<p>{explanation}</p>{html_table(first, HEADER, numbers)}{folded}"
 
 
 def seconds_of(row: Row) -> float:
@@ -68,10 +68,10 @@ def seconds_of(row: Row) -> float:
 
 def owner(owners: Owners, program: Any) -> str:
     """A link to the compile that made this program, and which of its programs it is ('forward')."""
-    found = owners.get(id(program))
-    if found is None:  # made before the recording began
+    compile_and_part = owners.get(id(program))
+    if compile_and_part is None:  # made before the recording began
         return "what was compiled before"
-    compile, part = found
+    compile, part = compile_and_part
     return f'<a href="#c{compile.number}">{escape(compile.title)}</a>, {part}'
 
 
@@ -84,8 +84,8 @@ def row(what: str, of: str, count: Count) -> Row:
 def summed_up(counts: Iterable[Count] | Sequence[Count]) -> str:
     """What a reader must know about records that were left out."""
     left = sum(count.left_out for count in counts if hasattr(count.first, "seconds"))
-    said = "Seconds are the host's, with the clock around each call."
+    explanation = "Seconds are the host's, with the clock around each call."
     if not left:
-        return said
-    kept = f"The first {WHOLE} calls of each kernel and of each entry's guards are kept one by one; the {left:,} records after them"
-    return f"{said} {kept} were summed up: they count in this table (the median to 2 %), and are listed nowhere."
+        return explanation
+    kept_calls = f"The first {WHOLE} calls of each kernel and of each entry's guards are kept one by one; the {left:,} records after them"
+    return f"{explanation} {kept_calls} were summed up: they count in this table (the median to 2 %), and are listed nowhere."

@@ -109,10 +109,12 @@ class Reader:
         head = name_of_head(code)
         for above in reversed(self.compiles):
             if head:
-                found = above.name == head
+                is_match = above.name == head
             else:
-                found = above.code is not None and frames.number(above.code) == frames.number(code)
-            if found:
+                is_match = above.code is not None and frames.number(above.code) == frames.number(
+                    code
+                )
+            if is_match:
                 return above
         return None
 

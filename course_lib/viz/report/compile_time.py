@@ -103,12 +103,12 @@ def draw_bar(svg: Svg, bar: Bar, x: float, scale: float) -> float:
     svg.box(x, ROW + 1, wide, ROW - 3, "capture", radius=3, strength=0.1, line=1, tip=tip)
     label(svg, f"{bar.name} {human_seconds(bar.seconds)}", x, ROW + 18, wide, tip)
     at = x
-    for stage, took in bar.stages.items():
-        tip = f"{bar.name}, {stage}: {human_seconds(took)}"
+    for stage, duration in bar.stages.items():
+        tip = f"{bar.name}, {stage}: {human_seconds(duration)}"
         svg.box(
             at,
             2 * ROW + 1,
-            took * scale,
+            duration * scale,
             ROW - 3,
             COLOUR.get(stage, "runtime"),
             radius=3,
@@ -116,8 +116,8 @@ def draw_bar(svg: Svg, bar: Bar, x: float, scale: float) -> float:
             line=1,
             tip=tip,
         )
-        label(svg, stage, at, 2 * ROW + 18, took * scale, tip)
-        at += took * scale
+        label(svg, stage, at, 2 * ROW + 18, duration * scale, tip)
+        at += duration * scale
     return x + wide
 
 
@@ -131,8 +131,8 @@ def legend_lines(stages: dict[str, float], total: float) -> list[list[tuple[str,
     """The stages with their seconds, in lines that fit."""
     lines: list[list[tuple[str, str]]] = [[]]
     room = WIDE
-    for stage, took in stages.items():
-        entry = f"{stage} {human_seconds(took)} ({100 * took / total:.0f} %)"
+    for stage, duration in stages.items():
+        entry = f"{stage} {human_seconds(duration)} ({100 * duration / total:.0f} %)"
         need = 34 + text_width(entry, SMALL)
         if need > room and lines[-1]:
             lines.append([])

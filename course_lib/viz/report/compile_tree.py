@@ -38,10 +38,10 @@ class Function:
     @property
     def all_compiles(self) -> list[Compile]:
         """Its own, and those of all that resumes it."""
-        found = list(self.compiles)
+        compiles = list(self.compiles)
         for function in self.below:
-            found += function.all_compiles
-        return found
+            compiles += function.all_compiles
+        return compiles
 
     @property
     def took(self) -> float:
@@ -72,21 +72,21 @@ def compiles_of(recording: Recording) -> list[Compile]:
         for compile in function.compiles:
             compile.title = function.title
 
-    kept = told_once(every, recording)
-    for number, compile in enumerate(kept, 1):
+    compiles = told_once(every, recording)
+    for number, compile in enumerate(compiles, 1):
         compile.number = number
-    return kept
+    return compiles
 
 
 def told_once(compiles: list[Compile], recording: Recording) -> list[Compile]:
     """At the recompile limit every call that fits no entry comes here: the first of each function stands for all."""
     first: dict[tuple[int, str], Compile] = {}
     """By the number of the code, and why it runs in eager."""
-    kept = []
+    first_compiles = []
     for compile in compiles:
         refused = compile.in_eager and compile.failures and compile.code is not None
         if not refused:
-            kept.append(compile)
+            first_compiles.append(compile)
             continue
 
         key = frames.number(compile.code), plain(compile.in_eager)
@@ -94,7 +94,7 @@ def told_once(compiles: list[Compile], recording: Recording) -> list[Compile]:
             first[key].alike += 1
         else:
             first[key] = compile
-            kept.append(compile)
+            first_compiles.append(compile)
 
     # A recording counts more of such calls than it keeps events of.
     for (code, why), compile in first.items():
@@ -105,21 +105,23 @@ def told_once(compiles: list[Compile], recording: Recording) -> list[Compile]:
         for what, count in recording.counts.items():
             if isinstance(what, tuple) and what[:2] == ("failed", code):
                 compile.later.append((count.first, count.times))
-    return kept
+    return first_compiles
 
 
 def functions_of(compiles: list[Compile]) -> list[Function]:
     """The same as a tree: resume functions below what they resume.
 
     A decorator's code stands for several functions: those that `cl.compile` was given are told apart."""
-    found: dict[Any, Function] = {}
+    function_by_key: dict[Any, Function] = {}
     for compile in compiles:
-        function = found.setdefault(key_of(compile), Function(compile.name, compile.where))
+        function = function_by_key.setdefault(
+            key_of(compile), Function(compile.name, compile.where)
+        )
         function.compiles.append(compile)
 
-    top = hang_up(found)
+    top = hang_up(function_by_key)
     tell_apart_by_line(top)
-    for function in found.values():
+    for function in function_by_key.values():
         tell_apart_by_break(function.below)
     return top
 

@@ -95,8 +95,8 @@ def by_stage(timed: Iterable[dict[str, float]]) -> dict[str, float]:
     """Seconds by stage, summed."""
     total: dict[str, float] = {}
     for stages in timed:
-        for stage, took in stages.items():
-            total[stage] = total.get(stage, 0.0) + took
+        for stage, duration in stages.items():
+            total[stage] = total.get(stage, 0.0) + duration
     return total
 
 

@@ -53,8 +53,8 @@ class DebugFolder:
         if self.root is None:
             base = Path(os.environ.get(FOLDER) or "course_debug")
             stamp = f"run_{time.strftime('%Y_%m_%d_%H_%M_%S')}_{os.getpid()}"
-            taken = (base / f"{stamp}{f'_{n}' if n else ''}" for n in itertools.count())
-            self.root = next(path for path in taken if not path.exists()).absolute()
+            candidates = (base / f"{stamp}{f'_{n}' if n else ''}" for n in itertools.count())
+            self.root = next(path for path in candidates if not path.exists()).absolute()
             print(f"course_lib: each stage is written to {self.root}", file=sys.stderr)
         here = self.root / f"model_{next(self.numbers)}"
         here.mkdir(parents=True)

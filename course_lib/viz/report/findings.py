@@ -54,32 +54,32 @@ class Finding:
 
 def findings(compiles: list[Compile]) -> list[Finding]:
     """What costs most and can be changed, the dearest first."""
-    found = [
+    all_findings = [
         *broken(compiles),
         *recompiled(compiles),
         *made_anew(compiles),
         *left_to_eager(compiles),
     ]
-    return sorted(found, key=lambda finding: -finding.weight)
+    return sorted(all_findings, key=lambda finding: -finding.weight)
 
 
 def findings_html(compiles: list[Compile]) -> str:
     """The first findings as cards, and how many there are beside them."""
-    found = findings(compiles)
+    all_findings = findings(compiles)
     is_foreign = any(compile.name == FOREIGN for compile in compiles)
     theirs = f"<p>{THEIRS}</p>" if is_foreign else ""
-    if not found:
+    if not all_findings:
         nothing = "No graph broke, nothing was compiled twice, and nothing fell back to eager"
         if is_foreign:
             nothing = "Nothing fell back to eager"
         return f"<p>{nothing}.</p>{theirs}"
 
     cards = ""
-    for finding in found[:FINDINGS]:
+    for finding in all_findings[:FINDINGS]:
         link = f'<a href="#{finding.target}">{escape(finding.title)}</a>'
         cards += f'<div class="cl-card"><h3>{finding.mark} {link}</h3>{finding.body}</div>'
 
-    left = len(found) - FINDINGS
+    left = len(all_findings) - FINDINGS
     if left > 0:
         cards += f"<p>{left} more {'is' if left == 1 else 'are'} in the tables below.</p>"
     return cards + theirs
@@ -104,9 +104,9 @@ def broken(compiles: list[Compile]) -> Iterator[Finding]:
         title = f"{where(problem.location)} {does}{times}: {problem.reason}"
 
         body = caret(problem.location)
-        for said in (in_the_end(first), escape(reached(problem))):
-            if said:
-                body += f'<p class="cl-dim">{said}</p>'
+        for sentence in (in_the_end(first), escape(reached(problem))):
+            if sentence:
+                body += f'<p class="cl-dim">{sentence}</p>'
         if raised:
             body += f"<p>{RAISED}</p>"
         body += what_to_do(problem.hint)
@@ -140,7 +140,7 @@ def recompiled(compiles: list[Compile]) -> Iterator[Finding]:
     """Functions whose guards fail again and again: the guard that fails most often, and the others.
 
     They weigh what share of all compiling they took."""
-    took = sum(compile.took for compile in compiles)
+    total_seconds = sum(compile.took for compile in compiles)
     with_failures = (compile for compile in compiles if compile.failures)
     for name, same in by(with_failures, lambda compile: compile.title).items():
         kinds = failures_by_kind(same)
@@ -153,10 +153,10 @@ def recompiled(compiles: list[Compile]) -> Iterator[Finding]:
         is_resumed = ", from line " in name
         body += what_to_do(advice(last.failure, is_resumed))
 
-        again = sum(compile.is_recompile for compile in same)
-        weight: float = 10 * again
-        if took:
-            weight = 20 + 100 * sum(compile.took for compile in same) / took
+        recompiles = sum(compile.is_recompile for compile in same)
+        weight: float = 10 * recompiles
+        if total_seconds:
+            weight = 20 + 100 * sum(compile.took for compile in same) / total_seconds
         if any(compile.in_eager or compile.at_limit for compile in same):
             weight = max(weight, 105)
         yield Finding("◆", recompiled_title(name, same), body, f"c{same[-1].number}", weight)
@@ -180,15 +180,15 @@ def calls_of(kind: list[Failed]) -> int:
 
 def recompiled_title(name: str, same: list[Compile]) -> str:
     """'f was compiled 3 times, and now calls that fit no entry run in eager'."""
-    again = sum(compile.is_recompile for compile in same)
-    if not again:
-        said = "was looked at again, and had nothing to compile"
-    elif again == 1:
-        said = "was compiled twice"
+    recompiles = sum(compile.is_recompile for compile in same)
+    if not recompiles:
+        verb_phrase = "was looked at again, and had nothing to compile"
+    elif recompiles == 1:
+        verb_phrase = "was compiled twice"
     else:
-        said = f"was compiled {again + 1} times"
+        verb_phrase = f"was compiled {recompiles + 1} times"
 
-    title = f"{name} {said}"
+    title = f"{name} {verb_phrase}"
     if any(compile.in_eager for compile in same):
         title += ", and now calls that fit no entry run in eager"
     if any(compile.at_limit for compile in same):
@@ -259,9 +259,9 @@ def compiled_as_new(same: list[Compile]) -> Finding:
 
 def planned_for_many_sizes(compile: Compile) -> Finding:
     builds = compile.builds
-    took = human_seconds(sum(sum(build.seconds.values()) for build in builds))
+    time_text = human_seconds(sum(sum(build.seconds.values()) for build in builds))
     title = f"{compile.title} was planned anew for {len(builds)} sets of sizes or numbers"
-    body = f"<p>One graph serves them all, but it is traced and scheduled for each set that it meets: {took} here.</p>"
+    body = f"<p>One graph serves them all, but it is traced and scheduled for each set that it meets: {time_text} here.</p>"
     body += what_to_do("pass a number that changes as a tensor; pad lengths to a few")
     return Finding("◆", title, body, f"c{compile.number}", 10 * len(builds))
 

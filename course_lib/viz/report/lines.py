@@ -100,8 +100,8 @@ def because(guard: Any, compile: Compile | None = None) -> str:
     if not cause:
         return ""
 
-    inside = f" (in {where(guard.inner)})" if inner_of(guard) else ""
-    return f", tested because of {where(cause)}: <code>{escape(cause.text)}</code>{inside}"
+    inner_place = f" (in {where(guard.inner)})" if inner_of(guard) else ""
+    return f", tested because of {where(cause)}: <code>{escape(cause.text)}</code>{inner_place}"
 
 
 def line_of_guard(cause: Any, compile: Compile) -> str:

@@ -160,10 +160,10 @@ def head(run: Run, compiles: list[Compile]) -> str:
     when = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(run.started))
     device = "GPU" if torch.cuda.is_available() else "CPU"
     versions = f"Python {platform.python_version()}, torch {torch.__version__}, {device}"
-    took = f" · {human_seconds(run.seconds)} in all" if run.seconds else ""
+    time_text = f" · {human_seconds(run.seconds)} in all" if run.seconds else ""
 
     lines = [f"<h1>{escape(run.command or 'Compile report')}</h1>"]
-    lines.append(f'<p class="cl-dim">{escape(when)} · {escape(versions)}{took}</p>')
+    lines.append(f'<p class="cl-dim">{escape(when)} · {escape(versions)}{time_text}</p>')
     lines.append(f"<p><b>{escape(summary(compiles, run))}</b></p>")
     if run.error:
         lines.append(f'<div class="cl-torn cl-m">{escape(run.error)}</div>')
@@ -175,7 +175,9 @@ def head(run: Run, compiles: list[Compile]) -> str:
         links = ", ".join(f'<a href="{escape(name)}">{escape(name)}</a>' for name in run.others)
         lines.append(f"<p>Its other processes: {links}</p>")
     if compiles:
-        links = " · ".join(f'<a href="#{name}">{said}</a>' for name, said in CONTENTS.items())
+        links = " · ".join(
+            f'<a href="#{name}">{link_text}</a>' for name, link_text in CONTENTS.items()
+        )
         lines.append(f"<nav>{links}</nav>")
     return f"<header>{''.join(lines)}</header>"
 
@@ -196,26 +198,28 @@ def summary(compiles: list[Compile], run: Run) -> str:
         plural(sum(compile.is_recompile for compile in compiles), "recompile"),
         plural(sum(len(program.kernels) for program in programs), "kernel"),
     )
-    took = sum(compile.took for compile in compiles)
-    said = f"{', '.join(counts)}; {human_seconds(took)} of compiling"
-    if run.seconds > took:
-        said += f" ({100 * took / run.seconds:.0f} % of the run)"
-    return f"{said}."
+    compile_seconds = sum(compile.took for compile in compiles)
+    sentence = f"{', '.join(counts)}; {human_seconds(compile_seconds)} of compiling"
+    if run.seconds > compile_seconds:
+        sentence += f" ({100 * compile_seconds / run.seconds:.0f} % of the run)"
+    return f"{sentence}."
 
 
 def how_it_ended(error: BaseException) -> str:
     """A traceback's last frames.
 
     What capture cannot do is no fault of its own code: then the program's frames only."""
-    told = traceback.TracebackException.from_exception(error)
+    summary = traceback.TracebackException.from_exception(error)
     if isinstance(error, Unsupported):
         ours, torchs = str(Path(events.__file__).parent), str(Path(torch.__file__).parent)
-        own = [frame for frame in told.stack if not frame.filename.startswith((ours, torchs, "<"))]
-        told.stack = traceback.StackSummary.from_list(own)
-        told.__cause__ = told.__context__ = None
+        own_frames = [
+            frame for frame in summary.stack if not frame.filename.startswith((ours, torchs, "<"))
+        ]
+        summary.stack = traceback.StackSummary.from_list(own_frames)
+        summary.__cause__ = summary.__context__ = None
 
-    told.stack = traceback.StackSummary.from_list(told.stack[-4:])
-    return "".join(told.format()).rstrip()
+    summary.stack = traceback.StackSummary.from_list(summary.stack[-4:])
+    return "".join(summary.format()).rstrip()
 
 
 SCRIPT = "course_lib.viz.report.script"

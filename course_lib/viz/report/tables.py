@@ -106,11 +106,11 @@ def recompiles_html(compiles: list[Compile]) -> str:
         if not lines:
             continue
 
-        found = "".join(f"<li>{line.found}</li>" for line in lines)
-        made = "".join(f"<li>{line.guard}</li>" for line in lines)
-        took = f", {human_seconds(compile.took)}" if compile.took else ""
-        outcome = escape(compile.outcome) + took
-        rows.append((link(compile), f"<ol>{found}</ol>", f"<ol>{made}</ol>", outcome))
+        failed_guards = "".join(f"<li>{line.found}</li>" for line in lines)
+        guards = "".join(f"<li>{line.guard}</li>" for line in lines)
+        time_text = f", {human_seconds(compile.took)}" if compile.took else ""
+        outcome = escape(compile.outcome) + time_text
+        rows.append((link(compile), f"<ol>{failed_guards}</ol>", f"<ol>{guards}</ol>", outcome))
 
     if not rows:
         return "<p>None: every call after the first fitted the code that was there.</p>"
@@ -129,10 +129,10 @@ class FailedLine:
 def failed_at_first(compile: Compile) -> Iterator[FailedLine]:
     """What failed at the call for which this compile was made."""
     for alike in by(compile.failures, same_but_expected).values():
-        found = escape(told_at_once(alike))
+        failed_html = escape(told_at_once(alike))
         if len(alike) > 1:
-            found += f'<br><span class="cl-dim">{len(alike)} entries</span>'
-        yield FailedLine(found, guard_html(alike[-1], compile))
+            failed_html += f'<br><span class="cl-dim">{len(alike)} entries</span>'
+        yield FailedLine(failed_html, guard_html(alike[-1], compile))
 
 
 def failed_later(compile: Compile) -> Iterator[FailedLine]:
@@ -140,8 +140,8 @@ def failed_later(compile: Compile) -> Iterator[FailedLine]:
     at_first = {failure.guard for failure in compile.failures}
     for failure, _ in compile.later:
         if failure.guard not in at_first:
-            found = f"{escape(told(failure))}<br><span class='cl-dim'>at a later call</span>"
-            yield FailedLine(found, guard_html(failure, compile))
+            failed_html = f"{escape(told(failure))}<br><span class='cl-dim'>at a later call</span>"
+            yield FailedLine(failed_html, guard_html(failure, compile))
 
 
 def guard_html(failure: Any, compile: Compile) -> str:
@@ -230,8 +230,8 @@ def dearest_stage(function: Function) -> str:
     for compile in function.compiles:
         stages.update(compile.seconds)
 
-    for stage, took in stages.most_common(1):
-        return f"{stage}: {human_seconds(took)}"
+    for stage, duration in stages.most_common(1):
+        return f"{stage}: {human_seconds(duration)}"
     return ""
 
 
@@ -283,10 +283,10 @@ def fallen_back(compiles: list[Compile]) -> Iterator[tuple[str, str]]:
             whys.insert(0, compile.in_eager)
 
         for why in whys:
-            said = escape(plain(why).removeprefix(f"{compile.name} ({compile.where}) "))
+            reason_html = escape(plain(why).removeprefix(f"{compile.name} ({compile.where}) "))
             if compile.alike and why == compile.in_eager:
-                said += f", and {compile.alike:,} calls more"
-            yield link(compile), said
+                reason_html += f", and {compile.alike:,} calls more"
+            yield link(compile), reason_html
 
 
 def stuck(compiles: list[Compile]) -> Iterator[tuple[str, str]]:
@@ -306,5 +306,5 @@ def without_cuda_graph(compiles: list[Compile]) -> Iterator[tuple[str, str]]:
                 last[compile.title, build.no_cuda_graph] = compile
 
     for (_, why), compile in last.items():
-        said = "compiled; its kernels are started one by one, without a CUDA graph"
-        yield link(compile), f"{said}: {escape(why)}"
+        what_happened = "compiled; its kernels are started one by one, without a CUDA graph"
+        yield link(compile), f"{what_happened}: {escape(why)}"

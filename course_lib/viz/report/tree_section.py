@@ -86,8 +86,8 @@ def fold(title: str, inner: str, opened: bool = False, kind: str = "") -> str:
     attributes = f' class="{kind}"' if kind else ""
     if opened:
         attributes += " open"
-    inside = f"<div class='cl-inside'>{inner}</div>"
-    return f"<details{attributes}><summary>{title}</summary>{inside}</details>"
+    body = f"<div class='cl-inside'>{inner}</div>"
+    return f"<details{attributes}><summary>{title}</summary>{body}</details>"
 
 
 # ---- one compile ----------------------------------------------------------------------------------------------------
@@ -97,7 +97,9 @@ def compile_html(recording: Recording, compile: Compile, budget: Budget) -> str:
     """One compile in full."""
     title = f"{mark_of(compile)} compile {compile.number}: {escape(compile.reason)} → "
     title += f"{escape(compile.outcome)}, {human_seconds(compile.took)}"
-    stages = " · ".join(f"{stage} {human_seconds(took)}" for stage, took in compile.seconds.items())
+    stages = " · ".join(
+        f"{stage} {human_seconds(duration)}" for stage, duration in compile.seconds.items()
+    )
 
     # Why it was compiled
     parts = [f'<p id="c{compile.number}" class="cl-dim">{escape(stages)}</p>']
@@ -170,14 +172,18 @@ def in_all_sizes(build: Build) -> list[str]:
         return []
 
     now = ", ".join(f"{symbol} = {number}" for symbol, number in build.sizes.hints.items())
-    told = [f"<p>One program for all sizes. In the recorded call {escape(now)}.</p>"]
+    paragraphs = [f"<p>One program for all sizes. In the recorded call {escape(now)}.</p>"]
     if build.sizes.asked:
         answers = "; ".join(build.sizes.asked)
-        told.append(f"<p>Guarded, since it must be right: <code>{escape(answers)}</code>.</p>")
+        paragraphs.append(
+            f"<p>Guarded, since it must be right: <code>{escape(answers)}</code>.</p>"
+        )
     decisions = build.sizes.decisions
     if decisions:
-        told.append(fold(f"{plural(len(decisions), 'decision')} about sizes", decided(decisions)))
-    return told
+        paragraphs.append(
+            fold(f"{plural(len(decisions), 'decision')} about sizes", decided(decisions))
+        )
+    return paragraphs
 
 
 def decided(decisions: Sequence[Decision]) -> str:
@@ -196,14 +202,14 @@ def sizes_of(build: Build, most: int = 6) -> str:
     if build.traced is None:
         return ""
 
-    told = []
+    texts = []
     for node in build.traced.graph.find_nodes(op="placeholder"):
         value = node.meta.get("val")
         if hasattr(value, "shape"):
-            told.append(str(list(value.shape)))
+            texts.append(str(list(value.shape)))
         elif isinstance(value, (int, float)):
-            told.append(f"{value:.4g}")
-    return ", ".join(told[:most]) + ("…" if len(told) > most else "")
+            texts.append(f"{value:.4g}")
+    return ", ".join(texts[:most]) + ("…" if len(texts) > most else "")
 
 
 # ---- one ATen graph -------------------------------------------------------------------------------------------------
@@ -263,13 +269,13 @@ def measured_html(program: Program) -> str:
 
 def costs(measured: events.Autotuned) -> str:
     """'library 12 µs, at most 4.0 MB; template 8 µs, at most 4.0 MB'."""
-    told = []
-    for name, took in measured.seconds.items():
-        cost = f"{name} {human_seconds(took)}"
+    texts = []
+    for name, duration in measured.seconds.items():
+        cost = f"{name} {human_seconds(duration)}"
         if name in measured.peak_bytes:
             cost += f", at most {human_bytes(measured.peak_bytes[name])} held"
-        told.append(cost)
-    return "; ".join(told) or "not measured"
+        texts.append(cost)
+    return "; ".join(texts) or "not measured"
 
 
 def kernels_html(compile: Compile, program: Program, budget: Budget) -> str:
@@ -284,8 +290,10 @@ def kernels_html(compile: Compile, program: Program, budget: Budget) -> str:
         title = f"<code>{escape(source.name)}</code> <span class='cl-dim'>{escape(kernel)}</span>"
         parts.append(fold(title, inner))
 
-    found = " (found on disk)" if compiled.cached else ""
-    return fold(f"code: {plural(len(compiled.kernels), 'generated kernel')}{found}", "".join(parts))
+    found_on_disk = " (found on disk)" if compiled.cached else ""
+    return fold(
+        f"code: {plural(len(compiled.kernels), 'generated kernel')}{found_on_disk}", "".join(parts)
+    )
 
 
 def anchor(compile: Compile, program: Program, kernel: Any) -> str:

@@ -49,8 +49,8 @@ class Session:
     @property
     def path(self) -> Path:
         """Where the report of this process goes."""
-        mine = os.getpid() == int(self.first_process)
-        return self.folder / ("report.html" if mine else f"report-{os.getpid()}.html")
+        is_first_process = os.getpid() == int(self.first_process)
+        return self.folder / ("report.html" if is_first_process else f"report-{os.getpid()}.html")
 
     def note(self, event: events.Event) -> None:
         """A listener. What is interpreted step by step is no part of a report."""

@@ -55,12 +55,15 @@ class Choose(Live):
         # `product` counts with the last place fastest; here choice 0 is the lowest bit.
         drawings = [draw(bits[::-1]) for bits in product((False, True), repeat=len(choices))]
         self.frames = [frame for frame, _ in drawings]
-        self.said = [said for _, said in drawings]
+        self.said = [caption for _, caption in drawings]
 
     @property
     def picture(self) -> Picture:
         """What a reader of the saved file sees."""
-        rows = [(*self.ticks(number), said) for number, said in enumerate(self.said)]
+        rows = [
+            (*self.ticks(number), caption_of_choice)
+            for number, caption_of_choice in enumerate(self.said)
+        ]
         text = columns(rows, (*self.choices, self.question))
         caption = f"{self.question} Here: {self.said[self.chosen]} (Run the cell to choose.)"
         return Picture(
@@ -120,9 +123,9 @@ def choose_fusion(graph: Any) -> Choose:
     joints = [f"{first} + {second}" for first, second in pairwise(names)]
 
     def draw(chosen: tuple[bool, ...]) -> tuple[str, str]:
-        found = schedule_as_chosen(graph, nodes, chosen)
-        words = in_words(found)
-        return kernels_in_a_row(found, nodes, names, words), words
+        schedule = schedule_as_chosen(graph, nodes, chosen)
+        words = in_words(schedule)
+        return kernels_in_a_row(schedule, nodes, names, words), words
 
     all_chosen = (1 << len(joints)) - 1
     return Choose("Which loops should be one kernel?", joints, draw, all_chosen)

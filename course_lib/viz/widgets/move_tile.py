@@ -74,8 +74,8 @@ class MoveTile(Live):
 
     def masked(self, number: int) -> int:
         row, column = self.tiles[number]
-        inside = min(self.tall, self.rows - row) * min(self.wide, self.columns - column)
-        return self.tall * self.wide - inside
+        cells_inside = min(self.tall, self.rows - row) * min(self.wide, self.columns - column)
+        return self.tall * self.wide - cells_inside
 
     def frame(self, number: int) -> str:
         """The tensor, with one tile on it."""

@@ -71,26 +71,26 @@ class Predict(Live):
         """The choice beside the answer, and why.
 
         Where nothing was chosen, the answer is folded away."""
-        told = f"The answer is {self.option(self.answer)}. {self.because}"
+        explanation = f"The answer is {self.option(self.answer)}. {self.because}"
         if self.choice is None:
             kind = "open"
-            said = "Not answered yet."
+            verdict = "Not answered yet."
             hint = "Choose an option above and run this cell again, or look:"
-            folded = f"<details><summary>the answer</summary><p>{marked(told)}</p></details>"
-            body = f"<p>{said} {hint}</p>{folded}"
+            folded = f"<details><summary>the answer</summary><p>{marked(explanation)}</p></details>"
+            body = f"<p>{verdict} {hint}</p>{folded}"
         elif self.choice == self.answer:
             kind = "right"
-            said = f"You said {self.option(self.choice)}: ✓ right."
-            body = f"<p><b>{marked(said)}</b></p><p>{marked(self.because)}</p>"
+            verdict = f"You said {self.option(self.choice)}: ✓ right."
+            body = f"<p><b>{marked(verdict)}</b></p><p>{marked(self.because)}</p>"
         else:
             kind = "wrong"
-            said = f"You said {self.option(self.choice)}: ✕ not so."
-            body = f"<p><b>{marked(said)}</b></p><p>{marked(told)}</p>"
+            verdict = f"You said {self.option(self.choice)}: ✕ not so."
+            body = f"<p><b>{marked(verdict)}</b></p><p>{marked(explanation)}</p>"
         return Picture(
             body=f'<div class="cl-score cl-{kind}">{body}</div>',
             caption="",
-            alt=said,
-            text=f"{said} {told}",
+            alt=verdict,
+            text=f"{verdict} {explanation}",
             sheets=("predict",),
         )
 
@@ -125,7 +125,7 @@ class Predict(Live):
             options: Any = traitlets.List().tag(sync=True)
             choice = traitlets.Int(-1).tag(sync=True)
 
-        made = PredictWidget(
+        widget = PredictWidget(
             question=marked(self.question),
             options=[marked(option) for option in self.options],
             choice=-1 if self.choice is None else self.choice,
@@ -134,8 +134,8 @@ class Predict(Live):
         def keep_choice(change: Any) -> None:
             self._choice = change["new"]
 
-        made.observe(keep_choice, "choice")
-        return made
+        widget.observe(keep_choice, "choice")
+        return widget
 
     def __repr__(self) -> str:
         return self.picture.text

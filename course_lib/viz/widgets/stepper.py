@@ -120,15 +120,15 @@ def node_data(run: FrameRun) -> list[dict[str, str]]:
     if run.graph is None:
         return [step_node(step.run) for step in walk(run.steps) if step.run.node]
 
-    found = []
+    boxes = []
     for node in run.graph.graph.nodes:
         if node.op == "placeholder":
-            found.append(box(node.name, source_of(node), type_of(node), kind="input"))
+            boxes.append(box(node.name, source_of(node), type_of(node), kind="input"))
         elif is_operation(node):
             reads = ", ".join(source.name for source in node.all_input_nodes)
             call = f"{node.name} = {op_name(node)}({reads})"
-            found.append(box(node.name, call, type_of(node)))
-    return found
+            boxes.append(box(node.name, call, type_of(node)))
+    return boxes
 
 
 def step_node(run: InstructionRun) -> dict[str, str]:
@@ -150,11 +150,13 @@ def sources(run: FrameRun) -> dict[str, list[tuple[int, str]]]:
         filenames.setdefault(key, step.run.filename)
         lines.setdefault(key, []).append(step.run.line)
 
-    found: dict[str, list[tuple[int, str]]] = {}
+    lines_of_function: dict[str, list[tuple[int, str]]] = {}
     for key, filename in filenames.items():
         function = key.split(" ")[0]
-        found[key] = function_lines(filename, function, min(lines[key]), max(lines[key]))
-    return found
+        lines_of_function[key] = function_lines(
+            filename, function, min(lines[key]), max(lines[key])
+        )
+    return lines_of_function
 
 
 def function_lines(filename: str, function: str, first: int, last: int) -> list[tuple[int, str]]:

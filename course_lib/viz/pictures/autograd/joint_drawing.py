@@ -65,7 +65,11 @@ class Drawing:
 
         # Which arrows need a lane
         self.skips = {name: self.skipping(name) for name in ("left", "right")}
-        self.crossing = {kept: self.readers(kept) for band in sides.bands for kept in band.kept}
+        self.crossing = {
+            kept_tensor: self.readers(kept_tensor)
+            for band in sides.bands
+            for kept_tensor in band.kept
+        }
         self.lanes = {
             "left": lanes_of(self.skips["left"]),
             "right": lanes_of(self.skips["right"]),
@@ -87,14 +91,14 @@ class Drawing:
 
     def edges(self, side: str) -> list[tuple[Box, Box]]:
         """Which box of a side feeds which other."""
-        found: dict[tuple[Box, Box], None] = {}
+        edges: dict[tuple[Box, Box], None] = {}
         for node in self.sides.forward if side == "left" else self.sides.backward:
             reader = self.sides.place.get((side, node.name))
             for source in node.all_input_nodes:
                 maker = self.sides.place.get((side, source.name))
                 if maker and reader and maker is not reader:
-                    found[maker, reader] = None
-        return list(found)
+                    edges[maker, reader] = None
+        return list(edges)
 
     def is_next(self, side: str, maker: Box, reader: Box) -> bool:
         """Do they stand one after the other, so that the arrow passes no box?"""
@@ -103,21 +107,21 @@ class Drawing:
 
     def skipping(self, side: str) -> dict[Box, list[Box]]:
         """The edges that pass other boxes on their way: from where to where."""
-        found: dict[Box, list[Box]] = {}
+        ends_of_box: dict[Box, list[Box]] = {}
         for maker, reader in self.edges(side):
             if not self.is_next(side, maker, reader):
-                found.setdefault(maker, []).append(reader)
-        return found
+                ends_of_box.setdefault(maker, []).append(reader)
+        return ends_of_box
 
     def readers(self, kept: Kept) -> list[Box]:
         """The boxes of backward that read a kept tensor."""
         names = {node.name for node in kept.nodes}
-        found: dict[Box, None] = {}
+        boxes: dict[Box, None] = {}
         for node in self.sides.backward:
             if node.op == "placeholder" and node.name in names:
                 for user in filter(is_operation, node.users):
-                    found[self.sides.place["right", user.name]] = None
-        return list(found)
+                    boxes[self.sides.place["right", user.name]] = None
+        return list(boxes)
 
     # ---- drawing ----------------------------------------------------------------------------------------------------
 
@@ -134,8 +138,8 @@ class Drawing:
             if not is_crossed(band):
                 self.draw_title(svg, band)
 
-        for kept, boxes in self.crossing.items():
-            self.draw_kept(svg, kept, boxes)
+        for kept_tensor, boxes in self.crossing.items():
+            self.draw_kept(svg, kept_tensor, boxes)
         for side in (self.left, self.right):
             self.draw_edges(svg, side)
         for side in (self.left, self.right):
@@ -164,8 +168,8 @@ class Drawing:
     def draw_cut(self, svg: Svg) -> None:
         """The line of the cut, between the cylinders."""
         x = self.cut + CYLINDER / 2
-        starts = [42.0, *(kept.bottom for kept in self.crossing)]
-        ends = [*(kept.y for kept in self.crossing), self.bottom + 6]
+        starts = [42.0, *(kept_tensor.bottom for kept_tensor in self.crossing)]
+        ends = [*(kept_tensor.y for kept_tensor in self.crossing), self.bottom + 6]
         for start, end in zip(starts, ends, strict=True):
             if end - start > 4:
                 way = f"M{x} {start + 1} V{end - 1}"
@@ -242,8 +246,8 @@ class Drawing:
         y = self.bottom + 14
         left, right = self.left.x, self.right.x + BOX
         svg.box(left, y, right - left, 26, "eager", strength=0.12, radius=4)
-        said = "the rest of the program, up to the loss, in Python"
-        svg.text((left + right) / 2, y + 18, said, SMALL, anchor="middle")
+        label = "the rest of the program, up to the loss, in Python"
+        svg.text((left + right) / 2, y + 18, label, SMALL, anchor="middle")
 
         forward, backward = self.sides.column("left"), self.sides.column("right")
         if forward:
@@ -271,10 +275,10 @@ def is_crossed(band: Band) -> bool:
 def draw_box(svg: Svg, box: Box, x: float) -> None:
     """A node, or several."""
     tip = "\n".join(in_words(node) for node in box.nodes)
-    stage, again = STAGE[box.kind], box.kind == "again"
-    strength = 0.06 if again else 0.16
+    stage, is_recomputed = STAGE[box.kind], box.kind == "again"
+    strength = 0.06 if is_recomputed else 0.16
     place = (x, box.y, BOX, box.height)
-    svg.box(*place, stage, radius=8, strength=strength, dashed=again, tip=tip)
+    svg.box(*place, stage, radius=8, strength=strength, dashed=is_recomputed, tip=tip)
 
     bold = box.kind in ("forward", "backward")
     room = BOX - (48 if bold else 26) - text_width(box.type, SMALL)

@@ -48,25 +48,29 @@ def joint_graph(
         raise ValueError(f"detail must be one of {', '.join(DETAILS)}, got {shown(detail)}")
 
     sides = sides_of(partition, signature, detail)
-    kept = [one for band in sides.bands for one in band.kept]
-    heading = how_much_is_kept(kept)
-    again = [node.name for node in partition.recomputed]
+    kept_tensors = [one for band in sides.bands for one in band.kept]
+    heading = how_much_is_kept(kept_tensors)
+    recomputed_names = [node.name for node in partition.recomputed]
     compared = "nothing is done again"
-    if again:
+    if recomputed_names:
         compared = f"with nothing done again, {human_bytes(without_recomputing(partition))}"
 
     caption = "Forward runs down the left side, backward comes up the right. A cylinder on the line of the cut is kept; "
-    caption += f"dashed is done again. W{compared[1:]} would be kept." if again else f"{compared}."
+    caption += (
+        f"dashed is done again. W{compared[1:]} would be kept."
+        if recomputed_names
+        else f"{compared}."
+    )
 
-    names = some([kept_name(node) for one in kept for node in one.nodes])
+    names = some([kept_name(node) for one in kept_tensors for node in one.nodes])
     of_title = f" of {title}" if title else ""
     alt = f"Joint graph{of_title}: {operators(partition.forward)} in forward, "
-    alt += f"{operators(partition.backward)} in backward, of which {len(again) or 'none'} are forward work done again. "
+    alt += f"{operators(partition.backward)} in backward, of which {len(recomputed_names) or 'none'} are forward work done again. "
     alt += f"K{heading[1:]}: {names}."
 
     text = f"{as_table(sides)}\n{heading}; {compared}"
-    if again:
-        text += f"\ndone again: {some(again)}"
+    if recomputed_names:
+        text += f"\ndone again: {some(recomputed_names)}"
     return Picture(Drawing(sides).draw(heading).framed(alt), caption, alt, text)
 
 
@@ -92,18 +96,18 @@ def sides_of(partition: Any, signature: Any, detail: str | None) -> Sides:
 
 def how_much_is_kept(kept: Iterable[Kept]) -> str:
     """'kept for backward: 1.2 MB, and 40 KB of inputs that are there anyway'."""
-    made: Any = 0  # a number, or an expression in symbolic sizes
+    bytes_kept: Any = 0  # a number, or an expression in symbolic sizes
     inputs: Any = 0
     for one in kept:
         if one.is_input:
             inputs += one.bytes
         else:
-            made += one.bytes
+            bytes_kept += one.bytes
 
-    said = f"kept for backward: {human_bytes(made)}"
+    phrase = f"kept for backward: {human_bytes(bytes_kept)}"
     if inputs:
-        said += f", and {human_bytes(inputs)} of inputs that are there anyway"
-    return said
+        phrase += f", and {human_bytes(inputs)} of inputs that are there anyway"
+    return phrase
 
 
 def some(names: list[str], most: int = 24) -> str:
@@ -130,17 +134,17 @@ def operators(gm: Any) -> str:
 def without_recomputing(partition: Any) -> float:
     """Bytes that forward would have to keep if backward computed nothing again: what backward's own
     operators read of forward."""
-    again = {node.name for node in partition.recomputed}
+    recomputed_names = {node.name for node in partition.recomputed}
     forward = {node.name: node for node in (*partition.forward.graph.nodes, *partition.recomputed)}
 
     read: set[str] = set()
     for node in partition.backward.graph.nodes:
-        if is_operation(node) and node.name not in again:
+        if is_operation(node) and node.name not in recomputed_names:
             sources = [source.name for source in node.all_input_nodes if source.name in forward]
             read.update(memory_of(forward[name]).name for name in sources)
 
-    kept = [node for name, node in forward.items() if name in read and is_operation(node)]
-    return sum(map(node_bytes, kept))
+    nodes_to_keep = [node for name, node in forward.items() if name in read and is_operation(node)]
+    return sum(map(node_bytes, nodes_to_keep))
 
 
 def memory_of(node: fx.Node) -> fx.Node:

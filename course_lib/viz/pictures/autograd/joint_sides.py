@@ -133,9 +133,9 @@ class Band:
         # A kept tensor stands beside the box that makes it, or below the one before.
         at = y + BAND
         self.kept.sort(key=lambda one: one.maker.y if one.maker else y)
-        for kept in self.kept:
-            kept.y = max(at, kept.maker.y if kept.maker else y)
-            at = kept.bottom + GAP
+        for kept_tensor in self.kept:
+            kept_tensor.y = max(at, kept_tensor.maker.y if kept_tensor.maker else y)
+            at = kept_tensor.bottom + GAP
         return max(lowest, at)
 
 
@@ -221,12 +221,12 @@ class Sides:
         nodes = {node.name: node for node in self.forward}
         for name in self.saved:
             node = nodes[name]
-            kept = self.band(node).kept
-            alike = [one for one in kept if one.is_input == (node.op == "placeholder")]
+            kept_tensors = self.band(node).kept
+            alike = [one for one in kept_tensors if one.is_input == (node.op == "placeholder")]
             if self.detail == "modules" and alike:
                 alike[0].nodes.append(node)
             else:
-                kept.append(Kept([node], self.place.get(("left", name))))
+                kept_tensors.append(Kept([node], self.place.get(("left", name))))
 
     def fill_right(self) -> None:
         """Backward: the gradients that come in, and the operators; forward's among them are done again."""
@@ -271,12 +271,12 @@ class Sides:
 
 def captured_operations(nodes: Iterable[fx.Node]) -> dict[fx.Node, None]:
     """The captured operations that these operators came from, each once."""
-    found: dict[fx.Node, None] = {}
+    operations: dict[fx.Node, None] = {}
     for node in filter(is_operation, nodes):
         origin = captured_operation(node)
         if origin is not None:
-            found[origin] = None
-    return found
+            operations[origin] = None
+    return operations
 
 
 def results_of(nodes: Iterable[fx.Node]) -> list[Any]:

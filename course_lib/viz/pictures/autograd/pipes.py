@@ -197,8 +197,8 @@ def draw_pipe(
     centre = x + PIPE / 2
     above, below = middle - THICKEST / 2, middle + THICKEST / 2
     svg.text(centre, above - 8, name, bold=True, anchor="middle")
-    said = human_bytes(size) if size else "free"
-    svg.text(centre, below + 16, said, SMALL, anchor="middle", dim=True)
+    size_label = human_bytes(size) if size else "free"
+    svg.text(centre, below + 16, size_label, SMALL, anchor="middle", dim=True)
 
     if is_cut:
         across = f"M{centre:.0f} {above - 4:.0f} V{below + 4:.0f}"

@@ -97,10 +97,10 @@ def around(recording: Recording, problem: Any) -> Part | None:
     if problem.offset < 0:
         return None
 
-    for seen in recording.of(events.FrameSeen):
-        if seen.code is None or seen.code.co_qualname != name:
+    for frame_event in recording.of(events.FrameSeen):
+        if frame_event.code is None or frame_event.code.co_qualname != name:
             continue
-        program = frames.instructions(seen.code)
+        program = frames.instructions(frame_event.code)
         for number, instruction in enumerate(program):
             # Several code objects may have this name: the instruction tells which one it was.
             if instruction.offset == problem.offset and str(instruction) == problem.instruction:

@@ -114,10 +114,10 @@ def nest(flat: list[events.InstructionRun]) -> list[Step]:
     called."""
     levels: dict[int, list[Step]] = {}
     for run in flat:
-        inside = [
+        steps_inside = [
             step for depth in sorted(levels) if depth > run.depth for step in levels.pop(depth)
         ]
-        levels.setdefault(run.depth, []).append(Step(run, inside))
+        levels.setdefault(run.depth, []).append(Step(run, steps_inside))
     left = [levels[depth] for depth in sorted(levels)]
     for outer, inner in itertools.pairwise(left):  # a call that did not come back
         outer.append(Step(unfinished(outer[-1].run, inner[0].run), inner))
@@ -163,10 +163,10 @@ def run_by_number(runs: list[FrameRun], number: int) -> FrameRun:
     if -len(runs) <= number < len(runs):
         return runs[number]
 
-    there = f"there are {len(runs)} frames, numbered from 0"
+    how_many = f"there are {len(runs)} frames, numbered from 0"
     if len(runs) == 1:
-        there = "there is 1 frame, number 0"
-    raise LookupError(f"there is no frame {number}: {there}")
+        how_many = "there is 1 frame, number 0"
+    raise LookupError(f"there is no frame {number}: {how_many}")
 
 
 def run_by_name(runs: list[FrameRun], name: str) -> FrameRun:

@@ -64,8 +64,8 @@ class Piece:
         lines = []
         for names, numbers in list(ways.items())[:WAYS]:
             captures = "capture" if len(numbers) == 1 else "captures"
-            told = f"{captures} {', '.join(numbers)}: {names or 'no operation'}"
-            lines += wrap(told, LETTERS, 3)
+            line = f"{captures} {', '.join(numbers)}: {names or 'no operation'}"
+            lines += wrap(line, LETTERS, 3)
         if len(ways) > WAYS:
             lines.append(f"and {len(ways) - WAYS} more ways")
         return lines
@@ -123,17 +123,17 @@ def is_wanted(piece: Piece, function: str | None) -> bool:
 
 def all_pieces(recording: Recording) -> list[Piece]:
     """Every function and resume function that was recorded, with what was captured of it."""
-    found: dict[int, Piece] = {}
+    piece_of_code: dict[int, Piece] = {}
     piece = None
     for event in recording.events:
         if isinstance(event, events.FrameSeen):
             piece = None
             if event.code is not None:
-                piece = found.setdefault(frames.number(event.code), Piece(event.code))
+                piece = piece_of_code.setdefault(frames.number(event.code), Piece(event.code))
         elif piece is not None:
             note(piece, event)
 
-    pieces = list(found.values())
+    pieces = list(piece_of_code.values())
     codes = [piece.code for piece in pieces]
     for piece in pieces:
         piece.resume = resumed_by(piece.code, codes)
@@ -283,15 +283,15 @@ class Layout:
 
         # What is new here is drawn below this piece, and not by one that is laid out later.
         following = self.following(piece)[:ACROSS]
-        mine = [at for at in following if frames.number(at.code) not in self.drawn]
-        self.drawn.update(frames.number(at.code) for at in mine)
+        not_drawn_yet = [at for at in following if frames.number(at.code) not in self.drawn]
+        self.drawn.update(frames.number(at.code) for at in not_drawn_yet)
 
         above |= {piece.number}
         for at in following:
             key = frames.number(at.code)
-            if at in mine and key in self.known:
+            if at in not_drawn_yet and key in self.known:
                 below = self.lay_out(self.known[key], above)
-            elif at in mine:
+            elif at in not_drawn_yet:
                 below = Block(title_of(at), "not needed so far", [], None)
             else:
                 where = "drawn above" if key in above else "drawn elsewhere"
@@ -359,8 +359,8 @@ def draw_block(svg: Svg, block: Block, x: float, y: float) -> None:
         room = wide / 2 + GAP
         if below is not last:
             room += last.block.width / 2 - 20
-        told = shorten(f"hands on {below.carried}", room, SMALL)
-        svg.text(centre + 8, low - 10, told, SMALL, tip=below.carried)
+        label = shorten(f"hands on {below.carried}", room, SMALL)
+        svg.text(centre + 8, low - 10, label, SMALL, tip=below.carried)
         draw_block(svg, below.block, at, low)
         at += wide + GAP
 
@@ -402,10 +402,10 @@ def draw_torn(svg: Svg, piece: Piece, left: float, y: float) -> float:
     svg.text(left - 2, y + 25, "✂", LARGE, stage="break")
 
     for text, reason in why.items():
-        said = f"Python: {text}"
-        short = shorten(said, WIDE - 56, 12, mono=True)
+        label = f"Python: {text}"
+        short = shorten(label, WIDE - 56, 12, mono=True)
         svg.box(left + 18, y + 11, WIDE - 36, 24, "eager", strength=0.2, radius=4, tip=reason)
-        svg.text(left + 28, y + 27, short, 12, mono=True, tip=said)
+        svg.text(left + 28, y + 27, short, 12, mono=True, tip=label)
         y += BOX
     return y
 

@@ -102,13 +102,13 @@ def inspect_triton(source: TritonSource, target: str) -> dict[str, str]:
             command, input=json.dumps(job), capture_output=True, text=True, env=environment
         )
         if done.returncode:
-            kept = config.cache_dir() / f"failed-{source.name}.py"
-            kept.write_text(source.source)
+            kept_source = config.cache_dir() / f"failed-{source.name}.py"
+            kept_source.write_text(source.source)
             raise CompileFailed(
                 "Triton",
                 ["triton.compile", source.name, target],
                 done.stderr.splitlines()[-8:],
-                kept,
+                kept_source,
             )
         texts: dict[str, str] = json.loads(done.stdout.splitlines()[-1])
         if "missing" in texts:

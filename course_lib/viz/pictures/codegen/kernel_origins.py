@@ -33,24 +33,24 @@ def kernels_of(program: Any) -> list[KernelLines]:
     schedule = program.schedule
     if schedule is None:
         return []
-    found = []
+    kernels = []
     for kernel, group in zip(schedule.kernels, schedule.groups, strict=True):
         library = is_extern(kernel) and kernel.is_library
         name = kernel.label.removesuffix(".default") if library else kernel.name
         space = "" if library else kernel.space
-        found.append(
+        kernels.append(
             KernelLines(kernel, name, space, group.traffic, tuple(lines_of(kernel)), library)
         )
-    return found
+    return kernels
 
 
 def lines_of(kernel: Any) -> list[Any]:
     """The places in the program that a kernel computes."""
-    found: dict[tuple[str, int], Any] = {}
+    location_of_line: dict[tuple[str, int], Any] = {}
     for node in getattr(kernel, "nodes", None) or (kernel,):
         for origin in node.origins:
             captured = captured_operation(origin)
             location = written_at(captured) if captured is not None else None
             if location is not None:
-                found.setdefault((location.filename, location.line), location)
-    return [found[key] for key in sorted(found)]
+                location_of_line.setdefault((location.filename, location.line), location)
+    return [location_of_line[key] for key in sorted(location_of_line)]

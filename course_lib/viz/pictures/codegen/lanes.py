@@ -22,31 +22,34 @@ def lanes(iterations: int, width: int, threads: int = 1) -> Picture:
             f"lanes draws 1 to 64 vectors, not {iterations} iterations in vectors of {width}"
         )
     firsts = list(range(0, iterations, width))
-    each, more = divmod(len(firsts), threads)
-    starts = [thread * each + min(thread, more) for thread in range(threads + 1)]
-    longest = each + (more > 0)
+    vectors_per_thread, threads_with_one_more = divmod(len(firsts), threads)
+    starts = [
+        thread * vectors_per_thread + min(thread, threads_with_one_more)
+        for thread in range(threads + 1)
+    ]
+    longest = vectors_per_thread + (threads_with_one_more > 0)
     svg = Svg(NAME + longest * (CELL * width + GAP), threads * ROW)
     lines = []
     for thread in range(threads):
-        mine = firsts[starts[thread] : starts[thread + 1]]
+        firsts_of_thread = firsts[starts[thread] : starts[thread + 1]]
         y = thread * ROW + 6
         name = f"thread {thread}" if threads > 1 else "one thread"
         svg.text(0, y + 23, name, SMALL, dim=True)
-        said = []
-        for place, first in enumerate(mine):
-            inside = range(first, min(first + width, iterations))
+        vectors = []
+        for place, first in enumerate(firsts_of_thread):
+            iterations_of_vector = range(first, min(first + width, iterations))
             x = NAME + place * (CELL * width + GAP)
-            tail = len(inside) < width
+            tail = len(iterations_of_vector) < width
             svg.box(
                 x, y, CELL * width, 36, "codegen", radius=5, strength=0.12, line=2.6, dashed=tail
             )
-            for lane, i in enumerate(inside):
+            for lane, i in enumerate(iterations_of_vector):
                 cell_left = x + 4 + lane * (CELL - 1)
                 cell_width = CELL - 4
                 svg.box(cell_left, y + 6, cell_width, 24, "codegen", radius=3, strength=0.3, line=1)
                 svg.text(cell_left + cell_width / 2, y + 22, str(i), SMALL, anchor="middle")
-            said.append(f"[{' '.join(map(str, inside))}]{' tail' if tail else ''}")
-        lines.append(f"{name}: {' '.join(said) or 'nothing'}")
+            vectors.append(f"[{' '.join(map(str, iterations_of_vector))}]{' tail' if tail else ''}")
+        lines.append(f"{name}: {' '.join(vectors) or 'nothing'}")
     alt = (
         f"{plural(iterations, 'iteration')} in {plural(len(firsts), 'vector')}. {'; '.join(lines)}."
     )

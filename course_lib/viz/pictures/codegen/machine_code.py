@@ -39,7 +39,7 @@ def source_lines(source: KernelSource, target: str) -> dict[str, Lines]:
 
 def by_loc(text: str, skipped: int = 0) -> Lines:
     """Assembly and PTX: `.loc file line column` holds for the lines that follow."""
-    found: Lines = []
+    lines: Lines = []
     line = 0
     for row in text.splitlines():
         place = re.match(r"\s*\.loc\s+1\s+(\d+)", row)
@@ -48,8 +48,8 @@ def by_loc(text: str, skipped: int = 0) -> Lines:
             if int(place[1]) > skipped:
                 line = int(place[1]) - skipped
         elif not NOISE.match(row):
-            found.append((row.expandtabs(4).rstrip(), line))
-    return found
+            lines.append((row.expandtabs(4).rstrip(), line))
+    return lines
 
 
 def by_reference(mark: str, meaning: str) -> Callable[[str], Lines]:
@@ -63,7 +63,7 @@ def by_reference(mark: str, meaning: str) -> Callable[[str], Lines]:
         # a reference may name another one: `#loc7 = loc("x"(#loc3))`
         aliases = dict(re.findall(r"^(#loc\d*) = loc\(\S+?\((#loc\d*)[^\n]*$", text, flags=re.M))
 
-        found: Lines = []
+        lines: Lines = []
         for row in text.splitlines():
             if NOISE.match(row):
                 continue
@@ -72,8 +72,8 @@ def by_reference(mark: str, meaning: str) -> Callable[[str], Lines]:
             if name not in line_of:
                 name = aliases.get(name, "")
             shown = re.sub(r"\s*loc\(#loc\d*\)|, !dbg !\d+", "", row)
-            found.append((shown.rstrip(), line_of.get(name, 0)))
-        return found
+            lines.append((shown.rstrip(), line_of.get(name, 0)))
+        return lines
 
     return read
 

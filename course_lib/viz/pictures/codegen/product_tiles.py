@@ -102,8 +102,8 @@ class Product:
 
     def masked(self, down: int, across: int) -> int:
         """How many lanes of a tile of the result are masked."""
-        inside = self.rows.inside(down) * self.columns.inside(across)
-        return round(self.rows.tile * self.columns.tile * (1 - inside))
+        share_inside = self.rows.inside(down) * self.columns.inside(across)
+        return round(self.rows.tile * self.columns.tile * (1 - share_inside))
 
     @property
     def idle(self) -> float:

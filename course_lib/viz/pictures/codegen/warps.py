@@ -128,18 +128,18 @@ def coalescing(strides: Sequence[int], size: int = 4, most: int = 6) -> Picture:
             svg.box(x - 2, y + 50, wide + 4, 26, None, radius=3, line=1.2, tip=tip)
             for element in range(cells):
                 lane, rest = divmod(sector * cells + element, stride)
-                mine = rest == 0 and lane < LANES
+                is_used = rest == 0 and lane < LANES
                 svg.box(
                     x + element * cell,
                     y + 53,
                     cell - 2,
                     20,
-                    "codegen" if mine else None,
+                    "codegen" if is_used else None,
                     radius=2,
                     strength=0.45,
                     line=0.8,
                 )
-                if mine:
+                if is_used:
                     middle = x + element * cell + cell / 2 - 1
                     svg.path(
                         f"M{middle:.1f} {y + 24} V{y + 52}", stage="codegen", line=1, opacity=0.7

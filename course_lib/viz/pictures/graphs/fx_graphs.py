@@ -86,10 +86,10 @@ def fx_graph(gm: Any, title: str = "", stage: str = "") -> Picture:
     body += f"<details><summary>{summary}</summary>{listing}</details>"
 
     if stage == "autograd":
-        told = "each frame holds the ATen operators that one captured operation became."
+        explanation = "each frame holds the ATen operators that one captured operation became."
     else:
-        told = "data flows down; each box is an operation with the shape of its result."
-    return Picture(body, f"The {kind}: {told}", alt, text)
+        explanation = "data flows down; each box is an operation with the shape of its result."
+    return Picture(body, f"The {kind}: {explanation}", alt, text)
 
 
 def stage_of(operations: list[fx.Node]) -> str:
@@ -218,11 +218,11 @@ def tip_of(node: fx.Node) -> str:
     if node.op == "placeholder":
         return f"{source_of(node)}: {type_of(node)}"
 
-    said = f"{node.name} = {op_name(node)}({constants_of(node)})"
+    call_text = f"{node.name} = {op_name(node)}({constants_of(node)})"
     location = written_at(node)
     if location:
-        return f"{said}\n{location_of(node)}: {location.text}"
-    return f"{said}\n{location_of(node)}" if location_of(node) else said
+        return f"{call_text}\n{location_of(node)}: {location.text}"
+    return f"{call_text}\n{location_of(node)}" if location_of(node) else call_text
 
 
 # ---- the drawing ---------------------------------------------------------------------------------

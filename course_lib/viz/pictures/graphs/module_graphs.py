@@ -137,23 +137,23 @@ def modules_in(graph: fx.Graph) -> Modules:
     """`edges` are (from, to), each once. `reads`: the last input that a module reads, parameters aside."""
     operations = [node for node in graph.nodes if is_operation(node)]
     module_of = modules_of(operations)
-    found = Modules(Counter(module_of.values()), {}, [], {})
+    modules = Modules(Counter(module_of.values()), {}, [], {})
 
     edges: dict[tuple[str, str], None] = {}
     for node in operations:
         module = module_of[node]
-        found.kinds.setdefault(module, Counter())[op_name(node)] += 1
+        modules.kinds.setdefault(module, Counter())[op_name(node)] += 1
         for source in node.all_input_nodes:
             if source in module_of and module_of[source] != module:
                 edges[module_of[source], module] = None
-    found.edges = list(edges)
+    modules.edges = list(edges)
 
     for node in graph.nodes:
         if node.op == "placeholder" and not is_parameter(node):
             # An input that is returned as it is has no reader in a module.
             for user in filter(module_of.__contains__, node.users):
-                found.reads[module_of[user]] = node
-    return found
+                modules.reads[module_of[user]] = node
+    return modules
 
 
 @takes(gm=GRAPH, title=TEXT)
@@ -166,8 +166,10 @@ def module_graph(gm: Any, title: str = "") -> Picture:
         rows.append((name, str(count), ", ".join(mostly)))
     header = ("module", "operations", "mostly")
 
-    told = [f"{name} ({plural(count, 'operation')})" for name, count in modules.counts.items()]
-    alt = f"{title or 'The graph'} by module: {', '.join(told)}"
+    modules_in_words = [
+        f"{name} ({plural(count, 'operation')})" for name, count in modules.counts.items()
+    ]
+    alt = f"{title or 'The graph'} by module: {', '.join(modules_in_words)}"
     caption = "The graph by module: a box is all operations of one module, or of layers in a row; arrows are tensors between them."
     try:
         drawing = draw_modules(modules, alt)

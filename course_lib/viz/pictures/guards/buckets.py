@@ -57,11 +57,11 @@ def in_buckets(lengths: Sequence[int], borders: Sequence[int]) -> list[Bucket]:
     if not lengths or not borders or max(lengths) > borders[-1]:
         raise ValueError("there must be lengths, and a border for the longest of them")
 
-    found = []
+    buckets = []
     for below, border in zip([0, *borders], borders):
-        inside = tuple(length for length in lengths if below < length <= border)
-        found.append(Bucket(below + 1, border, inside))
-    return found
+        lengths_inside = tuple(length for length in lengths if below < length <= border)
+        buckets.append(Bucket(below + 1, border, lengths_inside))
+    return buckets
 
 
 @takes(
@@ -73,19 +73,19 @@ def buckets(lengths: Sequence[int], borders: Sequence[int], title: str = "") -> 
     that is padding.
 
     Raises ValueError if a length exceeds all borders."""
-    found = in_buckets(lengths, borders)
-    used = [bucket for bucket in found if bucket.lengths]
+    all_buckets = in_buckets(lengths, borders)
+    used = [bucket for bucket in all_buckets if bucket.lengths]
     requests = plural(len(lengths), "request")
     in_use = plural(len(used), "bucket")
 
     svg = Svg(LEFT + WIDTH + 150, BASE + 62 + STEP * len(used))
     svg.text(0, 16, title or f"{requests}, {in_use}", bold=True)
-    draw_histogram(svg, lengths, found[-1].border)
-    draw_borders(svg, found)
+    draw_histogram(svg, lengths, all_buckets[-1].border)
+    draw_borders(svg, all_buckets)
     draw_work(svg, used)
 
-    total = sum(bucket.computed for bucket in found)
-    padding = sum(bucket.padding for bucket in found)
+    total = sum(bucket.computed for bucket in all_buckets)
+    padding = sum(bucket.padding for bucket in all_buckets)
     share = f"{padding / total:.0%}"
     alt = f"{requests} in {in_use}: {share} of {total:,} elements are padding."
     rows = []
@@ -156,5 +156,5 @@ def draw_work(svg: Svg, used: Sequence[Bucket]) -> None:
                 dashed=True,
             )
 
-        said = f"{len(bucket.lengths)} req., {bucket.share} padding"
-        svg.text(LEFT + bucket.computed * scale + 8, y + 15, said, SMALL)
+        label = f"{len(bucket.lengths)} req., {bucket.share} padding"
+        svg.text(LEFT + bucket.computed * scale + 8, y + 15, label, SMALL)

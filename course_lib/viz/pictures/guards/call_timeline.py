@@ -146,8 +146,10 @@ def first_seen(recording: Recording, which: str | Callable[..., Any] | None) -> 
             return True
         return code is not None and event.code is code
 
-    seen = [event for event in recording.events if isinstance(event, (Served, events.FrameSeen))]
-    asked = [event for event in seen if is_asked(event)]
+    events_of_calls = [
+        event for event in recording.events if isinstance(event, (Served, events.FrameSeen))
+    ]
+    asked = [event for event in events_of_calls if is_asked(event)]
     for event in asked:
         if isinstance(event, Served):
             return event
@@ -162,7 +164,7 @@ def first_seen(recording: Recording, which: str | Callable[..., Any] | None) -> 
 
 def turns_served(recording: Recording, number: Any) -> list[Turn]:
     """Calls through `each_call`: each ends with a `Served`."""
-    found = []
+    turns = []
     turn, current = Turn(), None
     for event in recording.events:
         if isinstance(event, events.FrameSeen):
@@ -171,29 +173,29 @@ def turns_served(recording: Recording, number: Any) -> list[Turn]:
                 turn = Turn()
         elif isinstance(event, Served) and code_number(event) == number:
             turn.call, turn.entry = event.call, event.entry
-            found.append(turn)
+            turns.append(turn)
             turn = Turn()
         elif current == number:
             note(turn, event)
-    return found
+    return turns
 
 
 def turns_seen(recording: Recording, number: Any) -> list[Turn]:
     """Calls that compiled or fell back: each begins with a `FrameSeen`, and lasts until the next."""
-    found = []
+    turns = []
     turn, current = Turn(), None
     for event in recording.events:
         if isinstance(event, events.FrameSeen):
             if current == number:
-                found.append(turn)
+                turns.append(turn)
             current = code_number(event)
             turn = Turn()
         elif current == number:
             note(turn, event)
 
     if current == number:
-        found.append(turn)
-    return found
+        turns.append(turn)
+    return turns
 
 
 def note(turn: Turn, event: events.Event) -> None:
@@ -226,11 +228,11 @@ def guard_diff(before: Iterable[Any], after: Iterable[Any]) -> tuple[list[str], 
 
 def tests_of(guards: Iterable[Any]) -> dict[str, None]:
     """All tests as text, each once, in order."""
-    found: dict[str, None] = {}
+    texts: dict[str, None] = {}
     for guard in guards:
         for test in guard.tests:
-            found[readable(test.text(about(guard)))] = None
-    return found
+            texts[readable(test.text(about(guard)))] = None
+    return texts
 
 
 @dataclass(frozen=True)
@@ -256,11 +258,11 @@ class EntryDiff:
 def diffs_of(calls: list[Turn]) -> list[EntryDiff]:
     """One for each entry but the first."""
     makers = [(number, turn) for number, turn in enumerate(calls, 1) if turn.made is not None]
-    found = []
+    diffs = []
     for (_, before), (number, after) in itertools.pairwise(makers):
         gone, come = guard_diff(before.made.guards, after.made.guards)
-        found.append(EntryDiff(f"entry {after.entry}", f"call {number}", gone, come))
-    return found
+        diffs.append(EntryDiff(f"entry {after.entry}", f"call {number}", gone, come))
+    return diffs
 
 
 def lines_of(tests: Iterable[str]) -> list[str]:

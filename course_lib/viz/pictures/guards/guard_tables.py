@@ -186,8 +186,8 @@ def subjects(test: str) -> str:
     """Whose sizes a test compares: `2*xs[1].shape[0] > x.shape[0]` → `xs[1], x`."""
     paths = re.findall(r"[A-Za-z_][\w.]*(?:\[[^\]]*\][\w.]*)*(?!\w*\()", test)
     names = [re.split(r"\.(?:shape|stride|storage_offset)\b", path)[0] for path in paths]
-    found = dict.fromkeys(name for name in names if name not in ("and", "or", "not"))
-    return ", ".join(found)
+    names_in_order = dict.fromkeys(name for name in names if name not in ("and", "or", "not"))
+    return ", ".join(names_in_order)
 
 
 def readable(test: str) -> str:
@@ -216,7 +216,7 @@ def told(failure: Any) -> str:
         return f"{about(failure.guard)} and {tests[0].right.__name__} are {now} now"
 
     if hasattr(failure, "part"):
-        said = f"{failure.part}: expected {failure.expected}, got {failure.got}"
+        sentence = f"{failure.part}: expected {failure.expected}, got {failure.got}"
     else:
-        said = str(failure.got).split(" (assumed because of")[0]
-    return readable(NUMBER.sub(r"\1: expected \2, got another number", said))
+        sentence = str(failure.got).split(" (assumed because of")[0]
+    return readable(NUMBER.sub(r"\1: expected \2, got another number", sentence))

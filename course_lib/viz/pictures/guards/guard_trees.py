@@ -238,12 +238,12 @@ class TreeDrawing:
         self.svg.text(self.tests, self.y + 15, fits, SMALL, mono=True, tip=tests)
 
     def draw_cost(self, branch: Branch) -> None:
-        took = sum(self.costs.get(guard, 0.0) for guard in branch.guards)
-        length = max(2.0, BAR * took / self.most)
+        cost = sum(self.costs.get(guard, 0.0) for guard in branch.guards)
+        length = max(2.0, BAR * cost / self.most)
         x = self.cost + 12
         self.svg.box(x, self.y + 5, length, 11, "guards", radius=2, strength=0.45)
         # Less than the clock can tell from nothing is no "0 ns"
-        shown = human_seconds(took) if took >= RESOLUTION else "under 1 ns"
+        shown = human_seconds(cost) if cost >= RESOLUTION else "under 1 ns"
         self.svg.text(x + 6 + length, self.y + 15, shown, SMALL)
 
     def draw_failure(self) -> None:

@@ -114,9 +114,9 @@ def shape_map(
     make: `make(size)` or `make(size, size)` gives the argument, or the tuple of arguments, of the call to ask about; nothing is
     run. Raises ValueError for another number of axes, LookupError if the function was not captured while recording."""
     if len(sizes) not in (1, 2) or not all(sizes.values()):
-        given = shown(dict(sizes))
+        sizes_text = shown(dict(sizes))
         raise ValueError(
-            f"a shape map has one axis or two, each with at least one size, not {given}"
+            f"a shape map has one axis or two, each with at least one size, not {sizes_text}"
         )
 
     asked = asked_about(recording, function, make)
@@ -255,11 +255,11 @@ class MapDrawing:
 
 def runs(sizes: Sequence[int], letters: Sequence[str]) -> list[tuple[str, str]]:
     """Neighbours with one letter together: [("2 to 10", "A"), …]."""
-    found = []
+    runs_so_far = []
     for letter, group in itertools.groupby(zip(sizes, letters), key=lambda pair: pair[1]):
         members = [size for size, _ in group]
         where = str(members[0])
         if len(members) > 1:
             where = f"{members[0]} to {members[-1]}"
-        found.append((where, letter))
-    return found
+        runs_so_far.append((where, letter))
+    return runs_so_far

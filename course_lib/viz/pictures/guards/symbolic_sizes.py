@@ -21,12 +21,12 @@ from course_lib.viz.kit.tables import columns
 def size_guards(result: Any) -> list[str]:
     """What one capture (a `CaptureResult`) assumed about the sizes of its arguments, and about
     numbers among them."""
-    said = []
+    texts = []
     for guard in result.guards:
         for test in guard.tests:
             if is_about_size(guard, test):
-                said.append(test.text(guard.source.shown))
-    return list(dict.fromkeys(said))
+                texts.append(test.text(guard.source.shown))
+    return list(dict.fromkeys(texts))
 
 
 def is_about_size(guard: Any, test: Any) -> bool:
@@ -77,15 +77,15 @@ def two_lives(rows: Sequence[tuple[str, object, str, str]]) -> Picture:
     for place, heading in zip(places, HEADINGS):
         svg.text(place.x, 14, heading, SMALL, dim=True)
 
-    for j, (code, value, kept, written) in enumerate(rows):
+    for j, (code, value, kept_text, written) in enumerate(rows):
         y = 26 + STEP * j
         svg.text(line.x, y + 20, code, mono=True)
         if str(value):
             svg.box(number.x, y, number.width, HIGH, "runtime", radius=3)
             svg.text(number.middle, y + 20, str(value), mono=True, anchor="middle")
-        if kept:
+        if kept_text:
             svg.box(expression.x, y, expression.width, HIGH, "capture", radius=10)
-            svg.text(expression.middle, y + 20, kept, mono=True, anchor="middle")
+            svg.text(expression.middle, y + 20, kept_text, mono=True, anchor="middle")
         if written:
             draw_guard(svg, guard, y, written)
 

@@ -130,14 +130,14 @@ def walk_through(
 
 def dimensions_by_stride(buffer: Any) -> dict[int, int] | None:
     """Stride → dimension, without those of size 1; None where two strides are equal, or one is not known."""
-    found = {}
+    dimension_of = {}
     wanted = 0
     for dimension, (stride, size) in enumerate(zip(buffer.stride, buffer.shape, strict=True)):
         if size != 1:
             wanted += 1
             if is_int(stride):
-                found[int(stride)] = dimension
-    return found if len(found) == wanted else None
+                dimension_of[int(stride)] = dimension
+    return dimension_of if len(dimension_of) == wanted else None
 
 
 def is_int(value: Any) -> bool:
@@ -146,11 +146,11 @@ def is_int(value: Any) -> bool:
 
 def symbols(count: int, first: int = 0) -> list[sympy.Symbol]:
     """i, j, k, ..."""
-    found = []
+    all_symbols = []
     for number in range(first, first + count):
         name = LETTERS[number] if number < len(LETTERS) else f"i{number}"
-        found.append(sympy.Symbol(name, integer=True))
-    return found
+        all_symbols.append(sympy.Symbol(name, integer=True))
+    return all_symbols
 
 
 def run_body(node: Any, handler: Any) -> str:
@@ -191,10 +191,10 @@ def formula(node: Any, buffers: Mapping[str, Any]) -> str:
     index = symbols(len(node.ranges))
     reduced = symbols(len(node.reduced), len(index))
     sizes = dict(zip((*index, *reduced), (*node.ranges, *node.reduced), strict=True))
-    told = run_body(node, Formula(buffers, sizes))
+    body = run_body(node, Formula(buffers, sizes))
     if node.reduced:
-        told = f"{node.kind} over {', '.join(map(str, reduced))} of {told}"
-    return f"{node.buffer.name}[{', '.join(map(str, index))}] = {told}"
+        body = f"{node.kind} over {', '.join(map(str, reduced))} of {body}"
+    return f"{node.buffer.name}[{', '.join(map(str, index))}] = {body}"
 
 
 def ranges_of(node: Any) -> str:
@@ -213,9 +213,9 @@ def loops(graph: Any, title: str = "") -> Picture:
     """Every loop of a lowered program, in order."""
     boxes, text = [], []
     for node in graph.nodes:
-        ranges, said = ranges_of(node), formula(node, graph.buffers)
-        boxes.append(box(node, ranges, said))
-        text.append(f"{ranges}:\n    {said}")
+        ranges, formula_text = ranges_of(node), formula(node, graph.buffers)
+        boxes.append(box(node, ranges, formula_text))
+        text.append(f"{ranges}:\n    {formula_text}")
 
     named = f"Loop IR of {title}" if title else "Loop IR"
     labels = ", ".join(map(label_of, graph.nodes))

@@ -155,9 +155,9 @@ def index_map(tensors: Mapping[str, torch.Tensor]) -> Picture:
         top += tall + 18
 
     caption = "Each cell says where in memory it lies; below, the memory. The first row is marked in both. Dashed: never read."
-    said = "; ".join(f"{one.name}: element {one.lies_at}" for one in maps)
+    places_in_words = "; ".join(f"{one.name}: element {one.lies_at}" for one in maps)
     text = "\n\n".join(one.text() for one in maps)
-    return Picture(svg.render(f"{said}."), caption, f"{said}.", text)
+    return Picture(svg.render(f"{places_in_words}."), caption, f"{places_in_words}.", text)
 
 
 def width_of(line: Sequence[Map]) -> float:

@@ -65,19 +65,19 @@ def ladder(differences: Mapping[str, str]) -> Picture:
         end = draw_rooms(svg, y, backend, wide, outlined)
         verdict(svg, end + 4, y + 22, not what, what or "as eager")
 
-    said = "All as eager."
-    caption = f"Each rung runs more of the pipeline. {said}"
+    conclusion = "All as eager."
+    caption = f"Each rung runs more of the pipeline. {conclusion}"
     if first_wrong:
         rooms = ", ".join(TITLES[name] for name in suspects)
-        said = f"First wrong with {first_wrong}: look in {rooms}."
+        conclusion = f"First wrong with {first_wrong}: look in {rooms}."
         caption = "Each rung runs more of the pipeline. What the first wrong one adds is outlined."
 
     rows = []
     for backend, what in differences.items():
         run = f"{len(RUNGS[backend])} of {len(ROOMS)} rooms"
         rows.append((backend, run, f"✗ {what}" if what else "✓ as eager"))
-    alt = f"The ladder. {said}"
-    return Picture(svg.render(alt), caption, alt, f"{columns(rows)}\n{said}")
+    alt = f"The ladder. {conclusion}"
+    return Picture(svg.render(alt), caption, alt, f"{columns(rows)}\n{conclusion}")
 
 
 def look_at_rungs(differences: Mapping[str, str]) -> None:
@@ -179,8 +179,8 @@ def bisection(stages: Sequence[str], tries: Sequence[tuple[int, bool]]) -> Pictu
         rows.append((f"try {number + 1}", f"first {count} exchanged", result, guilty))
 
     left_over = suspects.high - suspects.low
-    found = stages[suspects.low] if left_over == 1 else f"one of {plural(left_over, 'stage')}"
-    caption = f"Each try leaves one part in which the bug must be. At the end: {found}."
+    suspect = stages[suspects.low] if left_over == 1 else f"one of {plural(left_over, 'stage')}"
+    caption = f"Each try leaves one part in which the bug must be. At the end: {suspect}."
     table = columns(rows, ("", "", "result", "can be guilty"))
     return Picture(svg.render(caption), caption, caption, table)
 

@@ -86,12 +86,12 @@ def owners(parts: Iterable[tuple[str, str, str]], caption: str = "") -> Picture:
             svg.arrow(way(i, tall))
 
     rows = []
-    said = []
+    sentences = []
     for room in ROOMS:
         for part in rooms[room.name]:
             rows.append((room.title, part.marked, part.owner))
-            said.append(f"{room.title}: {part.name} is {part.owner}")
-    alt = f"The pipeline, room by room: {'; '.join(said)}."
+            sentences.append(f"{room.title}: {part.name} is {part.owner}")
+    alt = f"The pipeline, room by room: {'; '.join(sentences)}."
     return Picture(svg.render(alt), caption or CAPTION, alt, columns(rows))
 
 
@@ -120,14 +120,14 @@ def keepsake(
 ) -> str:
     """One HTML page that needs no network: the map, what was found out about the compiler, the
     points of each lesson."""
-    told = ""
+    facts_table = ""
     if facts:
         rows = [(escape(name), escape(value)) for name, value in facts.items()]
-        told = html_table(rows, ["what was found", ""])
+        facts_table = html_table(rows, ["what was found", ""])
     points_rows = [(escape(name), escape(value)) for name, value in points]
     done = html_table(points_rows, ["exercises", "points"])
 
     look = f"<style>{KEEPSAKE_CSS.read_text(encoding='utf-8').strip()}</style>"
     head = f"<h1>{escape(title)}</h1><p>{escape(subtitle)}</p>"
-    body = f'{look}<main>{head}{picture.html}<div class="two">{told}{done}</div></main>'
+    body = f'{look}<main>{head}{picture.html}<div class="two">{facts_table}{done}</div></main>'
     return page(body, title)

@@ -114,8 +114,8 @@ def pipeline_map(lit: str | None = None, recording: Recording | None = None) -> 
     svg = Svg(2 * BOX + BETWEEN + 6, TOP + COLUMN * (TALL + DOWN))
     draw_headings(svg)
     for i, room in enumerate(ROOMS):
-        took = sum(seconds.get(timer, 0.0) for timer in room.timers)
-        draw_room(svg, i, room is here, facts.get(room.name, ""), took)
+        seconds_of_room = sum(seconds.get(timer, 0.0) for timer in room.timers)
+        draw_room(svg, i, room is here, facts.get(room.name, ""), seconds_of_room)
         if room.gives:
             draw_way(svg, i)
 

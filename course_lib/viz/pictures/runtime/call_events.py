@@ -129,11 +129,11 @@ def told_wrapper(program: CompiledGraph) -> Callable[..., Any]:
         if (alive := behind()) is not None:
             events.emit(KernelLaunched(names[number], alive, number, seconds))
 
-    told = FunctionType(code, wrapper.__globals__, wrapper.__name__)
-    told.__kwdefaults__ = {"_now": time.perf_counter, "_tell": tell}
+    timed_wrapper = FunctionType(code, wrapper.__globals__, wrapper.__name__)
+    timed_wrapper.__kwdefaults__ = {"_now": time.perf_counter, "_tell": tell}
     if "device" in closed_over:
-        return on_device(closed_over["device"], told)
-    return told
+        return on_device(closed_over["device"], timed_wrapper)
+    return timed_wrapper
 
 
 def play_told(
@@ -190,8 +190,8 @@ def watch_new(event: events.Event) -> None:
 
 def watch_all() -> None:
     """Watch every check that some compiled function has."""
-    for each in list(compiler.live):
-        for state in list(each.codes.values()):
+    for live_compiler in list(compiler.live):
+        for state in list(live_compiler.codes.values()):
             for entry in state.entries:
                 watch(entry.check)
 

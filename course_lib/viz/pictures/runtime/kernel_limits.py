@@ -62,18 +62,18 @@ def works_of(recording: Any, index: int = 0) -> list[Work]:
     for kernel in schedule.kernels:
         buffers |= {buffer.name: buffer for buffer in every_buffer(kernel)}
 
-    found = []
+    works = []
     for kernel, group in zip(schedule.kernels, schedule.groups, strict=True):
         if is_extern(kernel):
             name = op_name(kernel.origins[0]) if kernel.origins else kernel.label
             operations = sum(map(library_operations, kernel.origins))
             if not kernel.is_library:
                 name = kernel.name
-            found.append(Work(bare(name), operations, group.traffic, kernel.is_library))
+            works.append(Work(bare(name), operations, group.traffic, kernel.is_library))
         else:
             operations = operations_of(kernel, buffers)
-            found.append(Work(kernel.name, operations, group.traffic, False))
-    return found
+            works.append(Work(kernel.name, operations, group.traffic, False))
+    return works
 
 
 def every_buffer(kernel: Any) -> Sequence[Any]:
@@ -87,16 +87,16 @@ def operations_of(kernel: Any, buffers: Mapping[str, Any]) -> int:
     rows = math.prod(loop.size for loop in kernel.rows)
     cells = math.prod(loop.size for loop in kernel.loops)
     trees, _ = trees_of(kernel, buffers)
-    seen: set[Expr] = set()
+    visited: set[Expr] = set()
     total = 0
     for step, tree in trees.items():
-        new = [node for node in tree.walk() if node not in seen]
-        seen.update(new)
+        new = [node for node in tree.walk() if node not in visited]
+        visited.update(new)
 
         # Each step of a reduction combines once more.
-        each = sum(node.op in ARITHMETIC for node in new) + step.is_reduction
+        operations_per_element = sum(node.op in ARITHMETIC for node in new) + step.is_reduction
         once_a_row = step.level == "row" and not step.is_reduction
-        total += each * (rows if once_a_row else cells)
+        total += operations_per_element * (rows if once_a_row else cells)
     return total
 
 
@@ -147,14 +147,14 @@ def made_up(buffer: Any) -> torch.Tensor:
 def kernel_lines(source: str) -> dict[int, str]:
     """Line of a wrapper that calls a kernel → what it calls: 'fused_add', 'torch.addmm'; '' for a kernel with nothing to do."""
     function = next(node for node in ast.parse(source).body if isinstance(node, ast.FunctionDef))
-    found = {}
+    kernel_of_line = {}
     for statement in function.body:
         calls = [
             ast.unparse(node.func) for node in ast.walk(statement) if isinstance(node, ast.Call)
         ]
         if isinstance(statement, ast.Pass) or (calls and not HOUSEKEEPING.intersection(calls)):
-            found[statement.lineno] = calls[0] if calls else ""
-    return found
+            kernel_of_line[statement.lineno] = calls[0] if calls else ""
+    return kernel_of_line
 
 
 @contextlib.contextmanager
@@ -181,19 +181,19 @@ def at_each_line(told: Callable[[str, int], None]) -> Iterator[None]:
 def line_times(compiled: Any, inputs: Sequence[torch.Tensor]) -> dict[int, float]:
     """One run: line of the wrapper → seconds, with the time that a GPU needs for it."""
     on_gpu = any(x.is_cuda for x in inputs)
-    took: dict[int, float] = {}
+    seconds_of_line: dict[int, float] = {}
     line, since = 0, 0.0
 
     def told(_: str, next_line: int) -> None:
         nonlocal line, since
         if on_gpu:
             torch.cuda.synchronize()
-        took[line] = took.get(line, 0.0) + time.perf_counter() - since
+        seconds_of_line[line] = seconds_of_line.get(line, 0.0) + time.perf_counter() - since
         line, since = next_line, time.perf_counter()
 
     with at_each_line(told):
         compiled(*inputs)
-    return took
+    return seconds_of_line
 
 
 @contextlib.contextmanager
@@ -239,14 +239,14 @@ def kernel_roofline(
     if seconds is None:
         times = measure(recording, index)
     else:
-        given = several(seconds, "seconds is a list of numbers")
-        times = [positive(one, "the seconds of a kernel") for one in given]
+        checked_seconds = several(seconds, "seconds is a list of numbers")
+        times = [positive(one, "the seconds of a kernel") for one in checked_seconds]
     if len(times) != len(works):
         raise ValueError(f"{len(works)} kernels need as many times, not {len(times)}")
 
     points = []
-    for work, took in zip(works, times, strict=True):
-        point = Point(work.name, work.operations, work.bytes, took)
+    for work, seconds_of_kernel in zip(works, times, strict=True):
+        point = Point(work.name, work.operations, work.bytes, seconds_of_kernel)
         points.append((point, work.is_library))
     return drawn(points, bandwidth, peak)
 
@@ -275,16 +275,16 @@ def drawn(
         name = f"{point.name} (library)" if is_library else point.name
         work = work_in_words(point)
         waits_for = lower(point, bandwidth, peak) if point.bytes else "–"
-        took = human_seconds(point.seconds)
+        time_text = human_seconds(point.seconds)
         share = share_of_roof(point, bandwidth, peak)
-        cells = (str(number), name, *work, took, share, waits_for)
+        cells = (str(number), name, *work, time_text, share, waits_for)
         rows.append([breakable(cell) for cell in cells])
         plain_rows.append((name, *work, waits_for))
 
     body = picture.body + html_table(rows, HEADER, (0, 2, 3, 4, 5, 6))
     text = columns(plain_rows, ("kernel", "operations", "bytes", "FLOP/B", "waits for"))
-    said = "; ".join(f"{row[0]} waits for {row[-1]}" for row in plain_rows)
-    alt = f"Roofline of {plural(len(points), 'kernel')}: {said}."
+    kernels_in_words = "; ".join(f"{row[0]} waits for {row[-1]}" for row in plain_rows)
+    alt = f"Roofline of {plural(len(points), 'kernel')}: {kernels_in_words}."
     return Picture(f'<div class="cl-scroll">{body}</div>', picture.caption, alt, text)
 
 

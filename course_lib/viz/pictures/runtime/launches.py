@@ -74,22 +74,22 @@ def launches(call: Callable[[], Any]) -> list[Launch]:
     later = [event.time_range.start for event in calls if event.time_range.start > zero]
     next_call = min(later, default=math.inf)
 
-    found = [Launch(WHOLE, 0.0, whole.time_range.elapsed_us() / 1e6)]
+    all_launches = [Launch(WHOLE, 0.0, whole.time_range.elapsed_us() / 1e6)]
     host_is_free = -1.0  # seconds: when the last operator on the host was through
     for event in recorded[recorded.index(whole) + 1 :]:
         if event.time_range.start >= next_call or event.name in NO_LAUNCH:
             continue
 
         start = (event.time_range.start - zero) / 1e6
-        took = event.time_range.elapsed_us() / 1e6
-        launch = Launch(event.name.removeprefix("aten::"), start, took, is_on_device(event))
+        duration = event.time_range.elapsed_us() / 1e6
+        launch = Launch(event.name.removeprefix("aten::"), start, duration, is_on_device(event))
         if launch.on_device:
-            found.append(launch)
+            all_launches.append(launch)
         elif start >= host_is_free and event.time_range.start < whole.time_range.end:
             # What an operator calls in turn begins before its end: only the outermost is kept.
-            found.append(launch)
+            all_launches.append(launch)
             host_is_free = launch.end
-    return found
+    return all_launches
 
 
 def profiled(call: Callable[[], Any]) -> list[Any]:
@@ -147,11 +147,11 @@ def launch_timeline(
     rows = []
     for number, (name, ran) in enumerate(ways.items()):
         drawing.draw_way(number, name, ran)
-        took = human_seconds(max(launch.end for launch in ran))
-        rows.append((name, counted(ran, lanes), took))
+        time_text = human_seconds(max(launch.end for launch in ran))
+        rows.append((name, counted(ran, lanes), time_text))
 
-    said = "; ".join(f"{name}: {count} in {took}" for name, count, took in rows)
-    alt = f"What was started when: {said}."
+    runs_in_words = "; ".join(f"{name}: {count} in {time_text}" for name, count, time_text in rows)
+    alt = f"What was started when: {runs_in_words}."
     text = columns([(name, count) for name, count, _ in rows])
     return Picture(drawing.svg.render(alt), caption or CAPTION, alt, text)
 

@@ -206,9 +206,16 @@ def latencies(
     svg.text(left, y, ticks(low), SMALL)
     svg.text(left + SCALE, y, f"{ticks(scale.high)} {unit}", SMALL, anchor="end")
 
-    said = "; ".join(f"{name}: p50 {a}, p95 {b}, p99 {c}" for name, _, a, b, c in rows)
+    latencies_in_words = "; ".join(
+        f"{name}: p50 {a}, p95 {b}, p99 {c}" for name, _, a, b, c in rows
+    )
     text = columns(rows, ("", "requests", "p50", "p95", "p99"))
-    return Picture(svg.render(f"{said}."), caption or LATENCIES_CAPTION, f"{said}.", text)
+    return Picture(
+        svg.render(f"{latencies_in_words}."),
+        caption or LATENCIES_CAPTION,
+        f"{latencies_in_words}.",
+        text,
+    )
 
 
 def draw_lane(

@@ -50,8 +50,10 @@ def speedup_bars(
         drawing.draw_workload(workload)
     drawing.draw_line_of_eager()
 
-    said = "; ".join(f"{workload}, {name} {times}" for workload, name, times in drawing.rows)
-    alt = f"How many times as fast as eager: {said}."
+    speedups_in_words = "; ".join(
+        f"{workload}, {name} {times}" for workload, name, times in drawing.rows
+    )
+    alt = f"How many times as fast as eager: {speedups_in_words}."
     caption = caption or "How many times as fast as eager (the dashed line); longer is faster."
     return Picture(drawing.svg.render(alt), caption, alt, columns(drawing.rows))
 
@@ -180,11 +182,11 @@ def landscape(
         y = TOP + CELL_TALL * i
         svg.text(SIDE - 8, y + 21, str(row), SMALL, anchor="end", dim=True)
         for j, column in enumerate(right):
-            took = seconds.get((row, column))
-            if took is not None:
-                draw_cell(svg, SIDE + CELL_WIDE * j, y, took, best, worst)
+            duration = seconds.get((row, column))
+            if duration is not None:
+                draw_cell(svg, SIDE + CELL_WIDE * j, y, duration, best, worst)
 
-    first, second = next(key for key, took in seconds.items() if took == best)
+    first, second = next(key for key, duration in seconds.items() if duration == best)
     measured = "" if caption else " measured"
     alt = f"{plural(len(seconds), 'configuration')}{measured}; the fastest, {human_seconds(best)}, "
     alt += f"has {names[0]}={first}, {names[1]}={second}; the slowest takes {worst / best:.1f} times as long."
@@ -192,8 +194,8 @@ def landscape(
         caption = "Each cell is a configuration that was run; the stronger the tint, the faster. The best is framed."
 
     rows = []
-    for (first, second), took in sorted(seconds.items()):
-        rows.append((f"{names[0]}={first}", f"{names[1]}={second}", human_seconds(took)))
+    for (first, second), duration in sorted(seconds.items()):
+        rows.append((f"{names[0]}={first}", f"{names[1]}={second}", human_seconds(duration)))
     return Picture(f'<div class="cl-scroll">{svg.render(alt)}</div>', caption, alt, columns(rows))
 
 
@@ -203,10 +205,10 @@ def look_at_landscape(seconds: Mapping[tuple[Any, Any], float]) -> None:
         raise ValueError("a landscape needs at least one measured configuration")
 
     expected = "a landscape is (first, second) → seconds"
-    for key, took in attributes(seconds, ("items",), expected).items():
+    for key, duration in attributes(seconds, ("items",), expected).items():
         if not isinstance(key, tuple) or len(key) != 2:
-            raise TypeError(f"{expected}, not {shown(key)} → {shown(took)}")
-        a_number(took, f"the time of {key}")
+            raise TypeError(f"{expected}, not {shown(key)} → {shown(duration)}")
+        a_number(duration, f"the time of {key}")
 
 
 def draw_cell(svg: Svg, x: float, y: float, took: float, best: float, worst: float) -> None:
@@ -229,7 +231,7 @@ def tuned(kernel: Any, choice: str, seconds: Mapping[str, float]) -> Picture:
     for a product (its `ExternKernel`) bars.
 
     What the machine refused to run has infinite seconds and is left out."""
-    ran = {what: took for what, took in seconds.items() if math.isfinite(took)}
+    ran = {what: duration for what, duration in seconds.items() if math.isfinite(duration)}
     if not isinstance(kernel, str):
         shapes = " and ".join(str(list(view.shape)) for view in kernel.args)
         caption = f"Measured while compiling; taken: {choice}."

@@ -136,14 +136,14 @@ def in_one_line(kernel: Item, loops: int, before: int, after: int) -> str:
 
 def kept_apart(schedule: Any) -> list[Apart]:
     """Every pair that was not fused, the dearest first."""
-    found: dict[tuple[str, str, str], float] = {}
+    bytes_lost: dict[tuple[str, str, str], float] = {}
     for decision in getattr(schedule, "decisions", ()):
         answer = decision.answer
         if hasattr(answer, "reason"):
             pair = named(decision.producer), named(decision.consumer)
-            found[(*pair, answer.reason)] = known(answer.lost)
+            bytes_lost[(*pair, answer.reason)] = known(answer.lost)
 
-    pairs = [Apart(*key, lost) for key, lost in found.items()]
+    pairs = [Apart(*key, lost) for key, lost in bytes_lost.items()]
     return sorted(pairs, key=lambda pair: -pair.lost)
 
 

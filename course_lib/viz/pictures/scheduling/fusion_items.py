@@ -142,20 +142,20 @@ def loop_of(node: Any) -> Loop:
 def buffers_of(schedule: Any, graph: Any, after: Iterable[Item]) -> Buffers:
     """What is known of the buffers; `graph` may be None, then no result is told apart."""
     views = [view for view in getattr(graph, "outputs", ()) if hasattr(view, "buffer")]
-    kept = {name for item in after for name in item.writes}
-    return Buffers(buffer_sizes(schedule, graph), kept, {view.buffer.name for view in views})
+    kept_names = {name for item in after for name in item.writes}
+    return Buffers(buffer_sizes(schedule, graph), kept_names, {view.buffer.name for view in views})
 
 
 def buffer_sizes(schedule: Any, graph: Any) -> dict[str, float]:
     """Buffer → bytes."""
-    found: dict[str, Any] = dict(graph.buffers) if graph is not None else {}
+    buffers: dict[str, Any] = dict(graph.buffers) if graph is not None else {}
     for kernel in schedule.kernels:
         for node in nodes_of(kernel):
-            found.update({buffer.name: buffer for buffer in node.buffers})
+            buffers.update({buffer.name: buffer for buffer in node.buffers})
 
     constants = getattr(graph, "constants", {})
     sizes: dict[str, float] = {name: tensor.nbytes for name, tensor in constants.items()}
-    for name, buffer in found.items():
+    for name, buffer in buffers.items():
         try:
             sizes[name] = float(buffer.nbytes)
         except TypeError:  # a size that is not known yet

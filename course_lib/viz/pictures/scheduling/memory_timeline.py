@@ -49,12 +49,17 @@ class MemoryUse:
         last = {
             storage: step for step, freed in enumerate(self.plan.free_after) for storage in freed
         }
-        inside: dict[str, list[str]] = {}
+        buffers_of_storage: dict[str, list[str]] = {}
         for a in self.plan.allocations:
-            inside.setdefault(a.storage, []).append(a.buffer.name)
+            buffers_of_storage.setdefault(a.storage, []).append(a.buffer.name)
         new = [a for a in self.plan.allocations if a.how == "new"]
         return [
-            Span(a.kernel, last.get(a.storage, count), a.buffer.nbytes, tuple(inside[a.storage]))
+            Span(
+                a.kernel,
+                last.get(a.storage, count),
+                a.buffer.nbytes,
+                tuple(buffers_of_storage[a.storage]),
+            )
             for a in new
         ]
 
@@ -69,9 +74,12 @@ class MemoryUse:
         }
         for group in alone:
             last |= dict.fromkeys(group.usage.outputs, len(alone))
-        made = [(step, buffer) for step, group in enumerate(alone) for buffer in group.writes]
+        steps_and_buffers = [
+            (step, buffer) for step, group in enumerate(alone) for buffer in group.writes
+        ]
         return [
-            Span(step, last[buffer.name], buffer.nbytes, (buffer.name,)) for step, buffer in made
+            Span(step, last[buffer.name], buffer.nbytes, (buffer.name,))
+            for step, buffer in steps_and_buffers
         ]
 
     @property
@@ -94,13 +102,13 @@ class MemoryUse:
         for step, (kernel, bytes_held) in enumerate(
             zip(self.schedule.kernels, self.live_bytes, strict=True)
         ):
-            made = "; ".join(str(a) for a in self.plan.allocations if a.kernel == step)
+            allocations = "; ".join(str(a) for a in self.plan.allocations if a.kernel == step)
             freed = (
                 f"   frees {', '.join(self.plan.free_after[step])}"
                 if self.plan.free_after[step]
                 else ""
             )
-            lines.append(f"{human_bytes(bytes_held):>10}  {kernel}: {made}{freed}")
+            lines.append(f"{human_bytes(bytes_held):>10}  {kernel}: {allocations}{freed}")
         return "\n".join(
             [
                 *lines,
@@ -225,13 +233,13 @@ def outline(edge: list[tuple[float, float]], wide: float, tall: float) -> str:
     # steps at one height are one line
     levels = [list(same) for _, same in groupby(edge, lambda corner: n(corner[1]))]
 
-    there, back = "", ""
+    upper_edge, lower_edge = "", ""
     for level in levels:
         left, y = level[0]
         right = level[-1][0] + wide
-        there += f"L{n(left)} {n(y - tall)} H{n(right)} "
-        back = f"L{n(right)} {n(y)} H{n(left)} {back}"
-    return f"M{there[1:]}{back}Z"
+        upper_edge += f"L{n(left)} {n(y - tall)} H{n(right)} "
+        lower_edge = f"L{n(right)} {n(y)} H{n(left)} {lower_edge}"
+    return f"M{upper_edge[1:]}{lower_edge}Z"
 
 
 def longest_level(heights: list[float]) -> tuple[int, int]:

@@ -78,31 +78,31 @@ def merged(needs: Needs, together: tuple[str, ...]) -> Needs:
 
 def circles(needs: Needs) -> set[tuple[str, str]]:
     """The arrows (from, to) that are part of a circle."""
-    found: set[tuple[str, str]] = set()
+    arrows: set[tuple[str, str]] = set()
     for who in needs:
         for before in needs[who]:
             # The arrow leads from `before` to `who`: is there a way back?
             if who in all_before(before, needs):
-                found.add(Arrow(before, who))
-    return found
+                arrows.add(Arrow(before, who))
+    return arrows
 
 
 def all_before(who: str, needs: Needs) -> set[str]:
     """All that must run before a kernel, directly or not."""
-    found: set[str] = set()
+    names: set[str] = set()
     waiting = [*needs[who]]
     while waiting:
         name = waiting.pop()
-        if name not in found:
-            found.add(name)
+        if name not in names:
+            names.add(name)
             waiting += needs[name]
-    return found
+    return names
 
 
 def in_words(title: str, needs: Needs) -> list[str]:
     """Who runs after whom, and the first circle if there is one."""
-    said = [f"{who} after {' and '.join(before)}" for who, before in needs.items() if before]
-    lines = [f"{title}: {'; '.join(said) or 'in any order'}"]
+    clauses = [f"{who} after {' and '.join(before)}" for who, before in needs.items() if before]
+    lines = [f"{title}: {'; '.join(clauses) or 'in any order'}"]
 
     circle = sorted(circles(needs))
     if circle:
