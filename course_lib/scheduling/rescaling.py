@@ -15,11 +15,14 @@ What is the same for a whole row need not be known before the row ends: `split` 
 
     sum of (exp(x - m) / total) * v  =  (sum of exp(x - m) * v) / total
 
+Both are tables: `LAWS`, and `APART` for a value that is a product in disguise. `using` adds rows to them, for a learner's own law.
+
 In PyTorch: nothing; `torch/nn/attention/flex_attention.py` has one template with the law of softmax built in.
 The idea is public: "Flashlight: PyTorch Compiler Extensions to Accelerate Attention Variants" (arXiv 2511.02043).
 """
 
-from collections.abc import Callable, Mapping
+import contextlib
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 
 from course_lib.lowering.ir import Reduction
@@ -60,6 +63,10 @@ def powers_of(tree: Expr) -> Powers:
     """How a value changes when running maxima change. Raises `CannotRescale`."""
     if not running_in(tree):
         return {}
+    if tree.op == RUNNING:
+        raise CannotRescale(
+            f"{names_of(tree)} is known when a row ends, and it is used where it can neither be rescaled nor wait"
+        )
     law = LAWS.get(tree.op)
     if law is None:
         raise CannotRescale(
@@ -84,10 +91,10 @@ def exponential(tree: Expr) -> Powers:
     """exp(x - m), with m the maximum of these very x: then it is at most 1, whatever x is."""
     difference = without_conversions(tree.args[0])
     if difference.op == "sub":
-        x, subtracted = map(without_conversions, difference.args)
-        is_running = subtracted.op == RUNNING and subtracted.detail.is_maximum
-        if is_running and without_conversions(subtracted.detail.term) is x:
-            return {subtracted.detail: 1}
+        x, subtracted = difference.args
+        maximum = maximum_in(subtracted)
+        if maximum and without_conversions(maximum.term) is without_conversions(x):
+            return {maximum: 1}
     raise CannotRescale(
         "of 'exp' only exp(x - m) can be rescaled, where m is the running maximum of x"
     )
@@ -136,7 +143,10 @@ def choice(tree: Expr) -> Powers:
     return changing[0] if changing else {}
 
 
-LAWS: dict[str, Callable[[Expr], Powers]] = {
+Law = Callable[[Expr], Powers]
+"""What a row of `LAWS` is: it gets the value, and may ask `powers_of` for those of its operands. Raises `CannotRescale`."""
+
+LAWS: dict[str, Law] = {
     "exp": exponential,
     "mul": product,
     "truediv": quotient,
@@ -165,6 +175,26 @@ def without_conversions(tree: Expr) -> Expr:
     return tree
 
 
+def maximum_in(tree: Expr) -> Running | None:
+    """The running maximum m that this is: m itself, or `where(abs(m) == inf, 0, m)`, which logsumexp subtracts."""
+    tree = without_conversions(tree)
+    if tree.op == "where":
+        condition, zero, tree = tree.args
+        if not is_zero(zero) or not is_infinite(condition, tree):
+            return None
+    is_maximum = tree.op == RUNNING and tree.detail.is_maximum
+    return tree.detail if is_maximum else None
+
+
+def is_infinite(condition: Expr, value: Expr) -> bool:
+    """Is it `abs(value) == inf`?"""
+    if condition.op != "eq":
+        return False
+    size, infinity = condition.args
+    is_of_value = size.op == "abs" and size.args[0] is value
+    return is_of_value and infinity.op == "constant" and infinity.detail == float("inf")
+
+
 def is_zero(tree: Expr) -> bool:
     return tree.op == "constant" and tree.detail == 0
 
@@ -176,6 +206,41 @@ def names_of(tree: Expr) -> str:
 
 
 # --- what can wait
+
+
+@dataclass(frozen=True)
+class Apart:
+    """A value as `core` times `of_row`, which is the same for all columns of a row and so can wait until the row ends."""
+
+    core: Expr
+    of_row: Expr
+
+
+TakeApart = Callable[[Expr, TreeBuilder], Apart | None]
+"""What a row of `APART` is: it gets the value, and a builder to make new trees with. None: this value is no such product."""
+
+APART: dict[str, TakeApart] = {}
+"""Operation → how its value is a product with something of the row. Asked where `LAWS` and `Splitter` have no way."""
+
+
+@contextlib.contextmanager
+def using(
+    laws: Mapping[str, Law] | None = None, apart: Mapping[str, TakeApart] | None = None
+) -> Iterator[None]:
+    """Until the block ends the scheduler goes by these rows, too, and by them where it has one of the same name.
+
+    Exercise 16.3 puts a learner's law in here. The tables are those of the process: compile in one thread only meanwhile.
+    """
+    laws_before, apart_before = dict(LAWS), dict(APART)
+    LAWS.update(laws or {})
+    APART.update(apart or {})
+    try:
+        yield
+    finally:
+        LAWS.clear()
+        LAWS.update(laws_before)
+        APART.clear()
+        APART.update(apart_before)
 
 
 @dataclass(frozen=True)
@@ -217,10 +282,27 @@ class Splitter:
         try:
             powers = powers_of(core)
         except CannotRescale:
-            if (parts := self.parts_of(tree, factors)) is None:
+            parts = self.parts_of(tree, factors) or self.taken_apart(tree, factors)
+            if parts is None:
                 raise
             return parts
         return self.total(core, powers)
+
+    def taken_apart(self, tree: Expr, factors: Factors) -> Expr | None:
+        """The same by a row of `APART`. Raises `CannotRescale` if what shall wait is not the same for the whole row."""
+        take_apart = APART.get(tree.op)
+        apart = take_apart(tree, self.builder) if take_apart else None
+        if apart is None:
+            return None
+        if not self.is_of_row(apart.of_row):
+            raise CannotRescale(
+                f"the law for '{tree.op}' makes something wait that differs from column to column"
+            )
+        if not can_rescale(apart.core):
+            raise CannotRescale(f"what the law for '{tree.op}' leaves as core has no law itself")
+        return self.builder.make(
+            "mul", (self.behind(apart.core, factors), apart.of_row), tree.dtype
+        )
 
     def parts_of(self, tree: Expr, factors: Factors) -> Expr | None:
         """The same where the sum may be moved inside the operation: it is linear in what moves along the row."""

@@ -38,7 +38,9 @@ from course_lib.viz.pictures.lowering.views import collapse, index_map
 from course_lib.viz.pictures.pipeline.owners import owners
 from course_lib.viz.pictures.runtime.kernel_limits import measure
 from course_lib.viz.pictures.runtime.request_queue import Handled, latencies, queue
+from course_lib.viz.pictures.scheduling.mask_blocks import mask_blocks
 from course_lib.viz.pictures.scheduling.order import order
+from course_lib.viz.pictures.scheduling.running_softmax import running_softmax
 from course_lib.viz.widgets.choose import choose_fusion
 from course_lib.viz.widgets.move_tile import move_tile
 
@@ -71,6 +73,8 @@ LENGTHS = [5, 12, 17, 20, 24, 30, 31, 33, 40, 48, 60, 66, 70, 90, 128]
 CUT = {"x": 64, "h": 256, "y": 64}, {"h": ["x"], "y": ["h"]}, {"h", "y"}, {"h", "y"}, ["x"]
 """The arguments of `viz.pipes`: bytes, what each is computed from, what backward needs, what it may compute again, inputs."""
 NEEDS = {"relu": (), "matmul (library)": ("relu",), "add": ("relu", "matmul (library)")}
+ROW = [1, 3, 2, 5, 4, 0, 5, 2]
+"""The scores of one row of attention."""
 WRONG = {"eager": "", "aot_eager": "call 1: the result", "inductor": "call 1: the result"}
 TRIES = [(5, False), (8, True), (6, False), (7, True)]
 MODEL = "A model of a product's tiles, not measured; the stronger the tint, the faster. The best is framed."
@@ -253,6 +257,9 @@ def back_half(found: dict[str, viz.Trace]) -> Iterator[Entry]:
 
     yield "fusion", "trace.fusion()", trace.fusion
     yield "order", "viz.order(needs, together)", lambda: order(NEEDS, ("relu", "add"))
+    yield "running-softmax", "viz.running_softmax(numbers, 2)", lambda: running_softmax(ROW, 2)
+    causal = torch.ones(24, 24).tril().bool()
+    yield "mask-blocks", "viz.mask_blocks(mask, 4, 3)", lambda: mask_blocks(causal, 4, 3)
     loops = triton.of(events.Lowered)[0].graph
     yield "choose", "viz.choose_fusion(graph)", lambda: choose_fusion(loops).picture
     yield "memory", "trace.memory()", lambda: trace.memory().picture

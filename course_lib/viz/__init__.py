@@ -67,8 +67,10 @@ from course_lib.viz.pictures.runtime.launches import Launch, launch_timeline, la
 from course_lib.viz.pictures.runtime.request_queue import Handled, latencies, queue
 from course_lib.viz.pictures.runtime.speedups import landscape, speedup_bars
 from course_lib.viz.pictures.scheduling.fused_loops import fusion
+from course_lib.viz.pictures.scheduling.mask_blocks import mask_blocks
 from course_lib.viz.pictures.scheduling.memory_timeline import memory_timeline
 from course_lib.viz.pictures.scheduling.order import order
+from course_lib.viz.pictures.scheduling.running_softmax import running_softmax
 from course_lib.viz.recording.logs import LOGS, set_logs
 from course_lib.viz.report.compile_time import compile_time
 from course_lib.viz.report.compile_tree import compiles_of
@@ -85,8 +87,8 @@ __all__ = [
     "compile_time", "compiles_of", "disassembly", "each_call", "explain", "explore", "findings", "formula", "fusion",
     "fx_graph", "guard_costs", "guard_table", "guard_tree", "human_bytes", "human_seconds", "in_buckets", "in_words", "index_map",
     "inductor_triton", "inspect_kernel", "joint_graph", "kernels_of", "ladder", "landscape", "lanes", "latencies",
-    "launch_timeline", "launches", "loops", "memory_timeline", "mirror", "module_graph", "move_tile", "op_name", "order",
-    "owners", "pipeline_map", "pipes", "queue", "reads", "record", "resume_code", "roofline", "sectors", "set_logs",
-    "shape_map",    "side_by_side", "speedup_bars", "swap", "table", "tile_layout", "tile_map", "timeline", "trace_element", "two_lives",
+    "launch_timeline", "launches", "loops", "mask_blocks", "memory_timeline", "mirror", "module_graph", "move_tile", "op_name", "order",
+    "owners", "pipeline_map", "pipes", "queue", "reads", "record", "resume_code", "roofline", "running_softmax", "sectors", "set_logs",
+    "shape_map", "side_by_side", "speedup_bars", "swap", "table", "tile_layout", "tile_map", "timeline", "trace_element", "two_lives",
     "unswap",
 ]  # fmt: skip

@@ -12,7 +12,7 @@ import pytest
 
 ROOT = Path(__file__).parents[2]
 TABLE = tomllib.loads((ROOT / "tests/coverage.toml").read_text(encoding="utf-8"))
-LESSONS = {f"{number:02}" for number in range(16)}
+LESSONS = {f"{number:02}" for number in range(17)}
 TEXTS = {"1", "2", "3", "4", "5"}
 SHORTEST, MOST_CELLS = 20, 2
 AFTER = ("## Exercises", "## Recap")  # where questions stand

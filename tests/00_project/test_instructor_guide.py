@@ -68,7 +68,7 @@ WRITTEN = [number for number in LESSONS if markdown(number)]
 
 
 def test_every_lesson_is_in_the_table_and_has_a_section():
-    assert list(LESSONS) == [f"{n:02}" for n in range(16)]
+    assert list(LESSONS) == [f"{n:02}" for n in range(17)]
     assert re.findall(r"(?m)^### (\d\d) · ", GUIDE) == list(LESSONS)
 
 

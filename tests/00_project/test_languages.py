@@ -276,7 +276,7 @@ def test_the_chinese_first_page_lists_the_same_lessons_with_the_same_minutes(roo
         )
         for page in ("README.md", "README.zh.md")
     ]
-    assert len(rows[0]) == 16 and rows[0] == rows[1]
+    assert len(rows[0]) == 17 and rows[0] == rows[1]
 
 
 # ---- translations ---------------------------------------------------------------------------------------------------
