@@ -15,8 +15,9 @@ Read in this order:
                                  `POINTERS`)
     wrapper.py                   the program around the kernels
 
-`accumulators.py` and `triton_reductions.py` write reductions, `tilings.py` has the tiles of a
-Triton kernel, and `streamed.py` writes the kernels of attention. Building and starting what is
-written here: `course_lib.runtime`.
+`accumulators.py` and `triton_reductions.py` write reductions, and `tilings.py` has the tiles of a
+Triton kernel. `streamed.py` and `streamed_triton.py` write the kernels of attention; for Triton,
+`stream_trees.py` says how values are computed, and `stream_walks.py` which blocks each program has.
+Building and starting what is written here: `course_lib.runtime`.
 In PyTorch: `torch/_inductor/codegen/` (`cpp.py`, `triton.py`, `wrapper.py`, `common.py`).
 """

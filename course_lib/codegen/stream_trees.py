@@ -92,27 +92,30 @@ class StreamTrees:
 
     def rewritten(self, tree: Expr) -> Expr:
         """One operation, and those below it."""
-        if tree.op == "where" and tree.args[0] in self.masks.shown:
-            yes, no = tree.args[1:]
-            return self.of(yes if self.masks.shown[tree.args[0]] else no)
-        if tree.op == "exp" and (running := maximum_subtracted(tree)):
-            return self.builder.make(
-                "exponential", (self.logits_of(running).tree,), tree.dtype, running
-            )
         # The place of a random number keeps its type, which the numbers depend on.
         if tree.op == "random" or not tree.args:
             return tree
-        if (small := self.about_positions(tree)) is not None:
-            return small
+        if (special := self.special(tree)) is not None:
+            return special
 
         args = tuple(map(self.of, tree.args))
+        if tree.op in ("mul", "truediv"):
+            return self.product(tree, args)
         if tree.op == "logical_and" and is_true(args[1]):
             return args[0]
         if tree.op == "to_dtype" and args[0].op == "constant" and tree.dtype.is_floating_point:
             return self.builder.constant(args[0].detail, tree.dtype)
-        if tree.op in ("mul", "truediv"):
-            return self.product(tree, args)
         return tree if args == tree.args else self.remade(tree, args)
+
+    def special(self, tree: Expr) -> Expr | None:
+        """What is more than its operands, each rewritten: a mask that hides nothing, an exponential, positions."""
+        if tree.op == "where" and tree.args[0] in self.masks.shown:
+            yes, no = tree.args[1:]
+            return self.of(yes if self.masks.shown[tree.args[0]] else no)
+        if tree.op == "exp" and (running := maximum_subtracted(tree)):
+            logits = self.logits_of(running).tree
+            return self.builder.make("exponential", (logits,), tree.dtype, running)
+        return self.about_positions(tree)
 
     def remade(self, tree: Expr, args: tuple[Expr, ...]) -> Expr:
         return self.builder.make(tree.op, args, tree.dtype, tree.detail)
@@ -297,3 +300,26 @@ def largest(tree: Expr) -> float:
 def needs_maximum_itself(trees: list[Expr], running: Running) -> bool:
     """Is a maximum used otherwise than as what is subtracted before an exponential?"""
     return any(running in running_in(tree) for tree in trees)
+
+
+def is_nan_where_empty(stream: Stream) -> bool:
+    """Is the result of a row NaN by itself, as in eager, where all logits of a maximum are -inf? (0 / 0 is.)"""
+    return all(becomes_nan(stream, stream.split.finish, leaf.detail) for leaf in stream.maxima)
+
+
+def becomes_nan(stream: Stream, tree: Expr, running: Running) -> bool:
+    """Is a value NaN where all exponentials of a maximum are 0, because it needs a sum of these divided by another?"""
+    if tree.op == "truediv":
+        total, divisor = map(without_conversions, tree.args)
+        if total.op == "total" and divisor.op == RUNNING:
+            core = stream.split.cores[total.detail]
+            if is_exponential_of(core, running) and is_exponential_of(divisor.detail.term, running):
+                return True
+    passes_on = tree.op in ("truediv", "mul", "add", "sub", "neg", "to_dtype")
+    return passes_on and any(becomes_nan(stream, each, running) for each in tree.args)
+
+
+def is_exponential_of(tree: Expr, running: Running) -> bool:
+    """exp(x - m) for this m?"""
+    tree = without_conversions(tree)
+    return tree.op == "exp" and maximum_subtracted(tree) is running

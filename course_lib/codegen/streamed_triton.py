@@ -27,7 +27,7 @@ from course_lib.codegen.stream_trees import (
     Masks,
     StreamTrees,
     depends_on_scores,
-    maximum_subtracted,
+    is_nan_where_empty,
     needs_maximum_itself,
 )
 from course_lib.codegen.stream_walks import (
@@ -49,7 +49,7 @@ from course_lib.scheduling.expressions import COSTLY, Expr, loads
 from course_lib.scheduling.kernel import FusedKernel, Loop
 from course_lib.scheduling.memory import extent
 from course_lib.scheduling.products import allows_tf32
-from course_lib.scheduling.rescaling import RUNNING, Powers, Running, without_conversions
+from course_lib.scheduling.rescaling import Powers, Running
 from course_lib.scheduling.streams import HALVES, Factor, Scores, Stream, Streamed, formulas_of
 
 NAMES = """program matrix block first last free_from free_to n0 place finite shown is_finite turn is_empty begin end
@@ -123,7 +123,7 @@ class StreamedTriton(TritonOps):
         if not have_same_factors(self.stream, self.cut, self.free):
             self.free = self.cut
         self.needs_64_bits = is_any_large(map(extent, map(self.buffers.__getitem__, self.passed)))
-        self.two_turns = not is_nan_where_empty(node)
+        self.two_turns = not is_nan_where_empty(self.stream)
 
         loops = [*self.stream.batch, self.stream.row, self.stream.column]
         loops += [self.stream.values.columns, *(each.left.columns for each in self.stream.scores)]
@@ -151,30 +151,36 @@ class StreamedTriton(TritonOps):
             self.write_turns()
             self.write_results()
 
-        given = [self.pointers[name] for name in self.passed]
-        types = [POINTERS[self.buffers[name].dtype] for name in self.passed]
-        given += ["finite"] * bool(look) + ["shown"] * self.has_table
-        types += ["*i32"] * (bool(look) + self.has_table)
+        # Behind the buffers: flags of the small kernel, and the table of walks
+        behind = []
+        if look:
+            behind.append("finite")
+        if self.has_table:
+            behind.append("shown")
+        given = [*(self.pointers[name] for name in self.passed), *behind]
         self.lines[:1] = self.opening(self.name, given, ["ROWS", "COLUMNS"])
         if look:
             self.lines[:0] = [Line(0, text) for text in look.source.splitlines()]
         self.lines[:0] = [Line(0, text) for text in self.header()]
 
         source, line_of = self.layout("    ")
-        made = StreamSource(
+        return StreamSource(
             name=self.name,
             language="triton",
             source=source,
             buffers=self.passed,
             line_of=line_of,
             tiling=self.tiling,
-            types=tuple(types),
+            types=(*self.types_of(self.passed), *(["*i32"] * len(behind))),
             look=replace(look, source=source) if look else None,
             flags=self.tiling.matrices * self.flags_of_matrix if look else 0,
             table=tuple(self.tiling.table) if self.has_table else (),
             flushes=True,
         )
-        return made
+
+    def types_of(self, names: Iterable[str]) -> list[str]:
+        """Triton's names for pointers to these buffers."""
+        return [POINTERS[self.buffers[name].dtype] for name in names]
 
     def opening(self, name: str, given: Sequence[str], sizes: Sequence[str]) -> list[Line]:
         parameters = [*given, *(f"{size}: tl.constexpr" for size in sizes)]
@@ -288,7 +294,7 @@ class StreamedTriton(TritonOps):
             language="triton",
             source=f"{text}\n\n\n",
             buffers=tuple(passed),
-            types=(*(POINTERS[self.buffers[b].dtype] for b in passed), "*i32"),
+            types=(*self.types_of(passed), "*i32"),
             tiling=LookTiling(
                 self.tiling.matrices * parts * self.looked_at, 1, part=self.looked_at
             ),
@@ -725,54 +731,38 @@ def streamed_triton_source(
 
 
 def why_not_in_triton(node: Streamed) -> str:
-    """Why a stream cannot be a Triton kernel; empty if it can."""
+    """Why a stream cannot be a Triton kernel, or is faster as it was; empty if it can."""
     stream = node.stream
     if len({view.buffer.device for view in node.args}) > 1:
         return "it reads from more than one device"
-    for tree in stream.trees:
-        for each in tree.walk():
-            known = each.op in RULES or hasattr(StreamedTriton, f"print_{each.op}")
-            if not known and each.op not in LEAVES:
-                return f"Triton has no way to write '{each.op}'"
+    if unknown := next(filter(is_unknown, operations_of(stream)), ""):
+        return f"Triton has no way to write '{unknown}'"
 
     longest = longest_operand(stream)
     if not all_in_halves(stream) and longest > max(TILES_OF_FLOATS):
         return f"rows of {longest} float32 leave too few registers: two calls of the library are faster"
-    width = max(64, power_of_two(stream.values.columns.size))
-    if len(stream.split.cores) * width > 64 * MOST_TOTALS:
-        totals = f"{len(stream.split.cores)} sums of {stream.values.columns.size} columns"
-        return f"{totals} for each row do not fit into a program's registers"
+    totals, width = len(stream.split.cores), stream.values.columns.size
+    if totals * max(64, power_of_two(width)) > 64 * MOST_TOTALS:
+        return (
+            f"{totals} sums of {width} columns for each row do not fit into a program's registers"
+        )
     return ""
+
+
+def operations_of(stream: Stream) -> list[str]:
+    """The operations in all trees of a stream."""
+    return [node.op for tree in stream.trees for node in tree.walk()]
+
+
+def is_unknown(op: str) -> bool:
+    """Has the printer neither a rule nor a method for this operation?"""
+    return op not in RULES and op not in LEAVES and not hasattr(StreamedTriton, f"print_{op}")
 
 
 def have_same_factors(stream: Stream, cut: StreamTrees, free: StreamTrees) -> bool:
     """Is each maximum of the same multiple of the logits, with and without masks?"""
     running = [leaf.detail for leaf in stream.maxima]
     return all(cut.logits_of(each).factor == free.logits_of(each).factor for each in running)
-
-
-def is_nan_where_empty(node: Streamed) -> bool:
-    """Is the result of a row NaN by itself, as in eager, where all logits of a maximum are -inf? (0 / 0 is.)"""
-    stream = node.stream
-    return all(becomes_nan(node, stream.split.finish, leaf.detail) for leaf in stream.maxima)
-
-
-def becomes_nan(node: Streamed, tree: Expr, running: Running) -> bool:
-    """Is a value NaN where all exponentials of a maximum are 0, because it needs a sum of these divided by another?"""
-    if tree.op == "truediv":
-        total, divisor = map(without_conversions, tree.args)
-        if total.op == "total" and divisor.op == RUNNING:
-            core = node.stream.split.cores[total.detail]
-            if is_exponential_of(core, running) and is_exponential_of(divisor.detail.term, running):
-                return True
-    passes_on = tree.op in ("truediv", "mul", "add", "sub", "neg", "to_dtype")
-    return passes_on and any(becomes_nan(node, each, running) for each in tree.args)
-
-
-def is_exponential_of(tree: Expr, running: Running) -> bool:
-    """exp(x - m) for this m?"""
-    tree = without_conversions(tree)
-    return tree.op == "exp" and maximum_subtracted(tree) is running
 
 
 # --- small questions

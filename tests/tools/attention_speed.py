@@ -340,7 +340,7 @@ def measure(jobs: list[Job], beside: list[str], most: float) -> list[Number]:
     print(f"compiled after {time.time() - began:.0f} s", flush=True)
 
     numbers: list[Number] = []
-    for job, process, connection in processes:
+    for job, _, connection in processes:
         print(job.label, flush=True)
         try:
             connection.send("now")
