@@ -1,12 +1,15 @@
-"""The trees of a stream as a GPU computes them best: exponentials as powers of two, positions as small integers.
+"""The trees of a stream as a GPU computes them best: exponentials as powers of two, positions as
+small integers.
 
 In:  a `Stream`, whose trees say what eager computes.
 Out: `StreamTrees`: the same values as trees with one more operation, `exponential`.
 
-    exp(x - m), where m is the maximum of x, and x is c * y     =  2 ** ((y - highest) * c * log2(e)),  highest = maximum of y
+    exp(x - m), where m is the maximum of x, and x is c * y
+        = 2 ** ((y - highest) * c * log2(e)), where highest is the maximum of y
 
-A GPU has an instruction for 2 ** x and none for exp. The constant factor c of the scores goes into the one multiplication that
-this takes. Positions are int64 in a program; where they are known to be small they are int32 here, and floats without a detour.
+A GPU has an instruction for 2 ** x and none for exp. The constant factor c of the scores goes into
+the one multiplication that this takes. Positions are int64 in a program; where they are known to be
+small they are int32 here, and floats without a detour.
 In PyTorch: `torch/_inductor/kernel/flex/templates/flex_attention.py.jinja` (`qk_scale`, `RCP_LN2`).
 """
 
@@ -53,7 +56,8 @@ class Logits:
 
 @dataclass(frozen=True)
 class Masks:
-    """Conditions about positions that hide scores: condition → the value for which a score is shown."""
+    """Conditions about positions that hide scores: condition → the value for which a score is
+    shown."""
 
     shown: Mapping[Expr, bool] = field(default_factory=dict)
 
@@ -71,7 +75,8 @@ class Masks:
 
 
 class StreamTrees:
-    """Rewrites the trees of one stream. `masks`: those that hide nothing in the blocks that these trees are for."""
+    """Rewrites the trees of one stream. `masks`: those that hide nothing in the blocks that these
+    trees are for."""
 
     def __init__(
         self, stream: Stream, buffers: Mapping[str, Buffer], masks: Masks | None = None
@@ -108,7 +113,8 @@ class StreamTrees:
         return tree if args == tree.args else self.remade(tree, args)
 
     def special(self, tree: Expr) -> Expr | None:
-        """What is more than its operands, each rewritten: a mask that hides nothing, an exponential, positions."""
+        """What is more than its operands, each rewritten: a mask that hides nothing, an
+        exponential, positions."""
         if tree.op == "where" and tree.args[0] in self.masks.shown:
             yes, no = tree.args[1:]
             return self.of(yes if self.masks.shown[tree.args[0]] else no)
@@ -185,7 +191,8 @@ class StreamTrees:
         return self.builder.make(tree.op, operands, torch.int32, tree.detail)
 
     def as_float(self, tree: Expr) -> Expr | None:
-        """The same integer as a float32, if that is exact on the whole way: rows and columns become floats before they meet."""
+        """The same integer as a float32, if that is exact on the whole way: rows and columns become
+        floats before they meet."""
         if not self.is_below(tree, EXACT):
             return None
         if tree.op == "constant":
@@ -268,7 +275,8 @@ def is_true(tree: Expr) -> bool:
 
 
 def is_of_positions(tree: Expr) -> bool:
-    """Is a condition made of nothing but positions and numbers, by operations that `blocks` has a rule for?"""
+    """Is a condition made of nothing but positions and numbers, by operations that `blocks` has a
+    rule for?"""
     return all(
         node.op in RULES or node.op in ("constant", "index_expr") for node in tree.walk()
     ) and any(node.op == "index_expr" for node in tree.walk())
@@ -303,12 +311,14 @@ def needs_maximum_itself(trees: list[Expr], running: Running) -> bool:
 
 
 def is_nan_where_empty(stream: Stream) -> bool:
-    """Is the result of a row NaN by itself, as in eager, where all logits of a maximum are -inf? (0 / 0 is.)"""
+    """Is the result of a row NaN by itself, as in eager, where all logits of a maximum are -inf? (0
+    / 0 is.)"""
     return all(becomes_nan(stream, stream.split.finish, leaf.detail) for leaf in stream.maxima)
 
 
 def becomes_nan(stream: Stream, tree: Expr, running: Running) -> bool:
-    """Is a value NaN where all exponentials of a maximum are 0, because it needs a sum of these divided by another?"""
+    """Is a value NaN where all exponentials of a maximum are 0, because it needs a sum of these
+    divided by another?"""
     if tree.op == "truediv":
         total, divisor = map(without_conversions, tree.args)
         if total.op == "total" and divisor.op == RUNNING:

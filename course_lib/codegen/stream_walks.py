@@ -1,13 +1,14 @@
-"""How the programs of a stream's kernel share its matrix: which blocks of columns each of them walks along.
+"""How the programs of a stream share its matrix: which blocks of columns each of them walks
+along.
 
 In:  a `Stream`, and the conditions in it that hide scores (`stream_trees.Masks`).
 Out: a `StreamTiling`: a tile for each program, and a `Walk` for each block of rows.
 
-        free_from  free_to                     . hidden: all scores are -inf, nothing is loaded
-    . . # # # # # # # \\ \\ . . .               # free: the mask changes nothing, so nobody computes it
-      first             last                   \\ cut: the mask is computed for each score
+        free_from  free_to            . hidden: all scores are -inf, nothing is loaded
+    . . / / # # # # # # / / . . .     # free: the mask changes nothing, so nobody computes it
+        first               last      / cut: the mask is computed for each score
 
-In PyTorch: `torch/nn/attention/flex_attention.py`, `BlockMask` (`kv_indices` and `full_kv_indices`).
+In PyTorch: `torch/nn/attention/flex_attention.py`, `BlockMask` (`kv_indices`, `full_kv_indices`).
 """
 
 import math
@@ -38,12 +39,14 @@ TILES_OF_HALVES = {
     128: walking_tile(64, 64, 3, 4),
     256: walking_tile(64, 32, 3, 4),
 }
-"""Longest row of q, k or v → the tile, where products are of halves. Measured: docs/measurements/gpu.md."""
+"""Longest row of q, k or v → the tile, where products are of halves. Measured:
+docs/measurements/gpu.md."""
 TILES_OF_FLOATS = {
     64: walking_tile(128, 64, 2, 8),
     128: walking_tile(128, 32, 2, 8),
 }
-"""The same for float32. Longer rows take so many registers that two calls of the library are faster."""
+"""The same for float32. Longer rows take so many registers that two calls of the library are
+faster."""
 
 
 @dataclass(frozen=True)
@@ -140,7 +143,8 @@ class StreamTiling(Tiling):
 
     @property
     def starts_last(self) -> bool:
-        """Do the last rows have the longest walk? Then they come first, so that the last programs to start are soon done."""
+        """Do the last rows have the longest walk? Then they come first, so that the last programs
+        to start are soon done."""
         return self.walks[-1].length > self.walks[0].length
 
     @property
@@ -184,7 +188,8 @@ def choose_stream_tiling(
 
 
 def choose_tile(stream: Stream, in_halves: bool) -> Choice:
-    """From the tables; smaller where a program has more than one product on each side, or the matrix is small."""
+    """From the tables; smaller where a program has more than one product on each side, or the
+    matrix is small."""
     tiles = TILES_OF_HALVES if in_halves else TILES_OF_FLOATS
     longest = longest_operand(stream)
     meta, warps = next(tile for most, tile in tiles.items() if longest <= most)
@@ -204,7 +209,8 @@ def longest_operand(stream: Stream) -> int:
 
 
 def fitting(tile: Choice, stream: Stream, in_halves: bool, room: float) -> Choice:
-    """The tile, with fewer steps ahead and fewer columns until its operands lie in the memory that a program may have."""
+    """The tile, with fewer steps ahead and fewer columns until its operands lie in the memory that
+    a program may have."""
     meta, warps = tile
     rows, columns, stages = meta["ROWS"], meta["COLUMNS"], meta["num_stages"]
     depths = [power_of_two(each.left.columns.size) for each in stream.scores]

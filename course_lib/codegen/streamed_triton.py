@@ -1,6 +1,7 @@
 """A stream as Triton: each program has a block of rows and walks along the columns, block by block.
 
-In:  a `Streamed` node: products, what is computed of their elements, reductions along a row, a last product.
+In:  a `Streamed` node: products, what is computed of their elements, reductions along a row, a last
+     product.
 Out: one `@triton.jit` function (and a small one before it, where a mask hides whole blocks).
 
     queries = a block of rows                                  once for each program
@@ -11,8 +12,10 @@ Out: one `@triton.jit` function (and a small one before it, where a mask hides w
         total = tl.dot(weights, values, total * factor)
     result = total / sum, or whatever the program says
 
-Blocks that a mask leaves whole have a loop of their own, in which no mask is computed (`stream_walks`).
-In PyTorch: `torch/_inductor/kernel/flex/templates/flex_attention.py.jinja` (a template; mask and scores are put in).
+Blocks that a mask leaves whole have a loop of their own, in which no mask is computed
+(`stream_walks`).
+In PyTorch: `torch/_inductor/kernel/flex/templates/flex_attention.py.jinja` (a template; mask and
+scores are put in).
 """
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -52,15 +55,16 @@ from course_lib.scheduling.products import allows_tf32
 from course_lib.scheduling.rescaling import Powers, Running
 from course_lib.scheduling.streams import HALVES, Factor, Scores, Stream, Streamed, formulas_of
 
-NAMES = """program matrix block first last free_from free_to n0 place finite shown is_finite turn is_empty begin end
-    columns_down""".split()
+NAMES = """program matrix block first last free_from free_to n0 place finite shown is_finite
+    turn is_empty begin end columns_down""".split()
 ENDS = "first", "free_from", "free_to", "last"
 # Elements of the values that one program of the small kernel looks at
 LOOKED_AT = 16 * 1024
 INFINITY = 'float("inf")'
 # Totals of 64 columns that fit into the registers of a program
 MOST_TOTALS = 8
-# How `tl.dot` multiplies float32 where it may not be rounded to ten digits: as three products of such, which is as exact
+# How `tl.dot` multiplies float32 where it may not be rounded to ten digits: as three products of
+# such, which is as exact
 WHOLE_FLOATS = "tf32x3"
 LEAVES = frozenset("load constant index_expr scores running total exp".split())
 
@@ -104,7 +108,8 @@ class Shift:
 
 
 class StreamedTriton(TritonOps):
-    """Walks along one stream. (Methods called `print_<op>` are a printer's way to spell an operation: these here `write`.)"""
+    """Walks along one stream. (Methods called `print_<op>` are a printer's way to spell an
+    operation: these here `write`.)"""
 
     def __init__(self, node: Streamed, buffers: Mapping[str, Buffer], name: str) -> None:
         nothing = FusedKernel(name, (), (), frozenset(), frozenset())
@@ -265,7 +270,8 @@ class StreamedTriton(TritonOps):
         return int(divided_up(self.stream.column.size, self.looked_at))
 
     def look(self) -> TritonSource | None:
-        """The small kernel: a flag for each part of the values, 1 if something in it is NaN or infinite."""
+        """The small kernel: a flag for each part of the values, 1 if something in it is NaN or
+        infinite."""
         if not self.tiling.has_hidden:
             return None
         column, parts = self.stream.column, self.flags_of_matrix
@@ -423,7 +429,8 @@ class StreamedTriton(TritonOps):
             self.write_zeros()
 
     def of_rows(self) -> Iterable[Expr]:
-        """Values that are read or dear, and the same along a row: they are known before the walk begins."""
+        """Values that are read or dear, and the same along a row: they are known before the walk
+        begins."""
         found: dict[Expr, None] = {}
 
         def look(tree: Expr) -> None:
@@ -456,7 +463,8 @@ class StreamedTriton(TritonOps):
             self.line(f"{total} = tl.zeros([ROWS, {width}], tl.float32)")
 
     def write_turns(self) -> None:
-        """All blocks of columns; once more if a row has nothing but -inf, with the maxima known: then each step is eager's."""
+        """All blocks of columns; once more if a row has nothing but -inf, with the maxima known:
+        then each step is eager's."""
         if not self.two_turns:
             self.write_blocks()
             return
@@ -537,7 +545,8 @@ class StreamedTriton(TritonOps):
             self.values[scores.leaf] = name
 
     def write_maxima(self, trees: StreamTrees, is_ragged: bool) -> dict[Running, str]:
-        """Each maximum takes in the block. Gives for each the factor by which it rescales what was summed."""
+        """Each maximum takes in the block. Gives for each the factor by which it rescales what was
+        summed."""
         factors = {}
         written: set[Expr] = set()
         for leaf in self.stream.maxima:
@@ -580,7 +589,8 @@ class StreamedTriton(TritonOps):
         self.values[logits.tree] = text
 
     def best_of(self, before: str, logits: str, running: Running) -> str:
-        """The maximum of each row so far. `tl.max` drops NaN. That is as well where a weight is NaN, too."""
+        """The maximum of each row so far. `tl.max` drops NaN. That is as well where a weight is
+        NaN, too."""
         stream = self.stream
         outside = [self.cut.of(tree) for tree in (*stream.split.cores, stream.split.finish)]
         outside += [self.cut.of(leaf.detail.term) for leaf, _ in stream.sums]
@@ -623,7 +633,8 @@ class StreamedTriton(TritonOps):
         return self.print_sum_of_two(expr, "-")
 
     def print_sum_of_two(self, expr: Expr, sign: str) -> tuple[str, int]:
-        """Scores times a number, and something added: one instruction. (It is rounded once; eager's rounding is another anyway.)"""
+        """Scores times a number, and something added: one instruction. (It is rounded once; eager's
+        rounding is another anyway.)"""
         left, right = expr.args
         is_scaled = left.op == "mul" and left.args[1].op == "constant" and self.uses[left] < 2
         if is_scaled and depends_on_scores(left) and expr.dtype == torch.float32:
@@ -740,7 +751,10 @@ def why_not_in_triton(node: Streamed) -> str:
 
     longest = longest_operand(stream)
     if not all_in_halves(stream) and longest > max(TILES_OF_FLOATS):
-        return f"rows of {longest} float32 leave too few registers: two calls of the library are faster"
+        return (
+            f"rows of {longest} float32 leave too few registers: "
+            "two calls of the library are faster"
+        )
     totals, width = len(stream.split.cores), stream.values.columns.size
     if totals * max(64, power_of_two(width)) > 64 * MOST_TOTALS:
         return (

@@ -1,4 +1,5 @@
-"""A stream as Triton: which blocks its programs load, which masks they compute, and every head size and dtype."""
+"""A stream as Triton: which blocks its programs load, which masks they compute, and every head size
+and dtype."""
 
 from __future__ import annotations
 

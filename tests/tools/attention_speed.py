@@ -1,10 +1,11 @@
 """Attention from plain code on a GPU: how long each compiler takes, and how much memory.
 
-    python tests/tools/attention_speed.py                        (eager, torch.compile, ours, FlexAttention, SDPA)
-    python tests/tools/attention_speed.py --jobs tiles           (our kernel with other tiles: those of `codegen/stream_walks.py`)
+    python tests/tools/attention_speed.py                  (each compiler, FlexAttention, SDPA)
+    python tests/tools/attention_speed.py --jobs tiles     (our kernel with other tiles)
 
-Each variant is compiled in a process of its own, all at once. Then one after the other measures, while nothing else runs: values
-against float64 first, then the median time in turn, then the peak of memory over the inputs.
+Each variant is compiled in a process of its own, all at once. Then one after the other measures,
+while nothing else runs: values against float64 first, then the median time in turn, then the peak
+of memory over the inputs. The tiles that our kernel has: `course_lib/codegen/stream_walks.py`.
 """
 
 from __future__ import annotations
@@ -158,7 +159,8 @@ def again(function):
 
 
 def compiled_by(what: str, name: str, inputs: list[torch.Tensor]) -> Run | None:
-    """A variant under one compiler. `before`: ours, without streams. `ours 128 64 3 4`: with this tile."""
+    """A variant under one compiler. `before`: ours, without streams. `ours 128 64 3 4`: with this
+    tile."""
     function = again(VARIANTS[name])
     if what == "flex":
         return flex(name, inputs)
@@ -264,8 +266,8 @@ class Number:
     def __str__(self) -> str:
         wrong = "" if self.error <= 2 * max(self.eager_error, 1e-7) else "  WRONG"
         return (
-            f"{self.ms:8.3f} ms {self.mb:7.0f} MB  error {self.error:.1e} (eager {self.eager_error:.1e})"
-            f"  {self.what}, first call {self.first_call_s:.0f} s{wrong}"
+            f"{self.ms:8.3f} ms {self.mb:7.0f} MB  error {self.error:.1e} "
+            f"(eager {self.eager_error:.1e})  {self.what}, first call {self.first_call_s:.0f} s{wrong}"
         )
 
 
