@@ -14,7 +14,7 @@ In PyTorch: `torch/nn/attention/flex_attention.py`, `BlockMask` (`kv_indices`, `
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 import torch
@@ -124,6 +124,11 @@ class StreamTiling(Tiling):
     matrices: int = 1
     walks: tuple[Walk, ...] = ()
 
+    @property
+    def in_this_call(self) -> Self:
+        """There are no formulas of sizes in it."""
+        return self
+
     def meta(self, interpreted: bool) -> dict[str, int]:
         return self.tile.meta
 
@@ -178,12 +183,14 @@ def choose_stream_tiling(
     """The tile for a stream's sizes, and what each block of rows needs."""
     tile = fitting(choose_tile(stream, in_halves), stream, in_halves, memory_of(device))
     matrices = math.prod(loop.size for loop in stream.batch)
+    walks = tuple(walks_of(stream, masks, tile))
     return StreamTiling(
-        rows=matrices * stream.row.size,
+        # Of whole blocks, for a block has rows of one matrix only
+        rows=matrices * len(walks) * tile.meta["ROWS"],
         columns=stream.column.size,
         tile=tile,
         matrices=matrices,
-        walks=tuple(walks_of(stream, masks, tile)),
+        walks=walks,
     )
 
 

@@ -17,6 +17,7 @@ from course_lib.codegen.stream_walks import Line, fitting, longest_run, walking_
 from course_lib.codegen.streamed_triton import streamed_triton_source
 from course_lib.scheduling.fusion import No
 from course_lib.scheduling.streams import Streamed
+from course_lib.viz.pictures.codegen.tiles import tile_map
 
 INF = float("inf")
 
@@ -240,3 +241,8 @@ def test_small_tiles_have_several_blocks_in_each_direction():
     assert len(source.tiling.walks) == 16
     assert source.tiling.programs(source.tiling.meta(False)) == 4 * 16
     assert stream_walks.TILES_OF_HALVES[64].meta["ROWS"] == 64
+
+
+def test_its_tiles_can_be_drawn():
+    source = source_of(causal, *heads(rows=300))
+    assert "20 programs" in str(tile_map(source))

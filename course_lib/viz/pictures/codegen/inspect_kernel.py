@@ -55,7 +55,9 @@ source = ASTSource(
     fn=names[job["name"]], signature=job["signature"], constexprs=job["meta"],
     attrs={(n,): [["tt.divisibility", 16]] for n in range(job["pointers"])},
 )
-options = {"num_warps": job["warps"], "enable_fp_fusion": False} | ({"enable_reflect_ftz": False} if kind == "cuda" else {})
+options = {"num_warps": job["warps"], "enable_fp_fusion": False} | job["options"]
+if kind == "cuda":
+    options["enable_reflect_ftz"] = job["flushes"]
 made = triton.compile(source, target=GPUTarget(kind, arch, warp), options=options)
 binary = made.asm.get("cubin")
 if binary:
@@ -83,14 +85,17 @@ def inspect_kernel(kernel: KernelSource, target: str = "sm_90") -> dict[str, str
 def inspect_triton(source: TritonSource, target: str) -> dict[str, str]:
     """Triton's representations of a kernel, with the tile sizes that it would be started with on a
     GPU."""
-    meta = source.tiling.meta(interpreted=False)
+    chosen = source.tiling.meta(interpreted=False)
+    # Sizes of a tile are arguments of the kernel; how many steps are fetched ahead is not.
+    meta = {name: size for name, size in chosen.items() if name.isupper()}
     with tempfile.TemporaryDirectory(prefix="course_lib-") as folder:
         cubin = Path(folder) / "kernel.cubin"
         job = {
             "source": source.source, "cubin": str(cubin), "name": source.name, "meta": meta,
             "target": gpu(target), "pointers": sum(kind.startswith("*") for kind in source.types),
             "signature": dict(zip(function_parameters(source), [*source.types, *["constexpr"] * len(meta)], strict=True)),
-            "warps": source.tiling.warps(meta),
+            "warps": source.tiling.warps(meta), "flushes": source.flushes,
+            "options": {name: size for name, size in chosen.items() if name not in meta},
         }  # fmt: skip
         environment = {
             **os.environ,
