@@ -2,14 +2,15 @@
 
 In:  a `FusedKernel` and the buffers it reads.
 Out: one function `extern "C" void name(void **buffers)`; with `prelude.h` before it, it needs no
-     other
-     header. The instruction set is a flag of the compiler; of the machine the text knows only how large its last cache is.
+     other header. The instruction set is a flag of the compiler; of the machine the text knows only
+     how large its last cache is.
 
 Three shapes of kernel, chosen by `plan.shape_of`:
 
-    rows      each thread takes rows; the innermost loop is vectorised                             x + y, softmax(x, -1)
-    lanes     each SIMD lane takes a row, because neighbouring rows are neighbours in memory       x.sum(0)
-    columns   too few rows for the threads: they share the columns                                 x.sum()
+    rows      each thread takes rows; the innermost loop is vectorised: `x + y`, `softmax(x, -1)`
+    lanes     each SIMD lane takes a row, because neighbouring rows are neighbours in memory:
+              `x.sum(0)`
+    columns   too few rows for the threads: they share the columns: `x.sum()`
 
 `codegen.plan` decides (what is gathered how, in blocks, by whom); here it is only printed.
 In PyTorch: `torch/_inductor/codegen/cpp.py`, `CppKernel`, `CppVecKernel` (explicit vectors,

@@ -6,7 +6,7 @@ Out: the source of a function `call(x, weight, ...)` that allocates, calls kerne
 
     def call(x, weight, bias):
         buf0 = empty_strided((4096, 768), (768, 1), dtype=float32)
-        layer_norm_0(x, weight, bias, buf0)                       # layer_norm over [4096], columns [768]
+        layer_norm_0(x, weight, bias, buf0)  # layer_norm over [4096], columns [768]
         return (buf0,)
 In PyTorch: `torch/_inductor/codegen/wrapper.py`, `PythonWrapperCodegen`.
 """

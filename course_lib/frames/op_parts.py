@@ -33,7 +33,7 @@ PUSH_NULL: Part = ("PUSH_NULL", None)
 POP_TOP: Part = ("POP_TOP", None)
 SWAP_TWO: Part = ("SWAP", 2)
 
-# ---- flags in the arguments of instructions (`Include/internal/pycore_opcode_utils.h`, `Python/compile.c`)
+# ---- flags in the arguments of instructions (CPython: `pycore_opcode_utils.h`, `compile.c`)
 
 FOR_A_CALL = 1
 """LOAD_GLOBAL, LOAD_ATTR, LOAD_SUPER_ATTR: what is loaded is about to be called."""

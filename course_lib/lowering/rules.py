@@ -3,8 +3,9 @@
 In:  the `Lowering`, the FX node, and the node's arguments.
 Out: the node's value: a `View` of a new buffer, of an old one, or a `Lazy`.
 
-Pointwise operators need no rule of their own: their formulas are in `lowering.formulas`, and `pointwise` is the rule for all.
-What moves elements (`cat`, `flip`, `x[i]`) is in `lowering.index_rules`.
+Pointwise operators need no rule of their own: their formulas are in `lowering.formulas`, and
+`pointwise` is the rule for all. What moves elements (`cat`, `flip`, `x[i]`) is in
+`lowering.index_rules`.
 In PyTorch: `torch/_inductor/lowering.py`, below `register_lowering`.
 """
 
@@ -30,7 +31,8 @@ prims = torch.ops.prims
 
 
 class Probe:
-    """A handler that only lets a body run, so that a `NoLoopForm` shows itself while there is time."""
+    """A handler that only lets a body run, so that a `NoLoopForm` shows itself while there is
+    time."""
 
     def __getattr__(self, op: str) -> Callable[..., None]:
         return nothing
@@ -82,7 +84,8 @@ def pointwise(formula: Formula, low: Lowering, node: fx.Node, *args: Any, **kwar
     if formula.function is power and common is torch.float16 and on_cpu:
         formula = formula._replace(function=half_power)
 
-    # Halves are computed in float32. On a CPU eager rounds a number beside them to their own dtype first.
+    # Halves are computed in float32. On a CPU eager rounds a number beside them to their own dtype
+    # first.
     rounds_numbers = formula.rounds_numbers and dtype != common and on_cpu
     operands = Operands(common, dtype, formula.compute == "own", rounds_numbers)
 
@@ -97,7 +100,8 @@ def pointwise(formula: Formula, low: Lowering, node: fx.Node, *args: Any, **kwar
 
 
 def operands_dtype(node: fx.Node) -> torch.dtype:
-    """What torch promotes the operands of a node to: a comparison computes in it, though its result is bool."""
+    """What torch promotes the operands of a node to: a comparison computes in it, though its result
+    is bool."""
     fakes = [a.meta["val"] if isinstance(a, fx.Node) else a for a in node.args]
     if len(fakes) == 2:
         return torch.result_type(*fakes)
@@ -151,7 +155,8 @@ VIEWS = """view _unsafe_view permute t transpose expand squeeze unsqueeze slice 
 
 @lowers(*(getattr(aten, name) for name in VIEWS))
 def view(low: Lowering, node: fx.Node, x: View, *args: Any, **kwargs: Any) -> Any:
-    """Whatever torch computed on fake tensors: shape, stride, and how far the first element moved."""
+    """Whatever torch computed on fake tensors: shape, stride, and how far the first element
+    moved."""
     fake = node.meta["val"]
     base = node.all_input_nodes[0].meta["val"]
 
@@ -187,7 +192,9 @@ def zeros(low: Lowering, node: fx.Node, *args: Any, **kwargs: Any) -> View:
 
 @lowers(aten.empty, aten.empty_like, aten.new_empty, aten.empty_strided, aten.empty_permuted)
 def empty(low: Lowering, node: fx.Node, *args: Any, **kwargs: Any) -> View:
-    """Memory that nobody set may as well be zero. Where eager fills it, so that programs that read it stand out, so do we."""
+    """Memory that nobody set may as well be zero.
+
+    Where eager fills it, so that programs that read it stand out, so do we."""
     fake = node.meta["val"]
     filled = torch.utils.deterministic.fill_uninitialized_memory
     if not (torch.are_deterministic_algorithms_enabled() and filled):

@@ -1,7 +1,8 @@
 """Control flow: jumps, branches, loops, and the end of a call.
 
 In:  a value that decides, and the offset to go to.
-Out: another place in the program. Capture follows one path: a branch is decided while capturing, and guarded.
+Out: another place in the program. Capture follows one path: a branch is decided while capturing,
+and guarded.
 In PyTorch: `torch/_dynamo/symbolic_convert.py` (`generic_jump`, `FOR_ITER`, `RETURN_VALUE`).
 """
 
@@ -48,9 +49,9 @@ class Flow(Machine):
     def decide(self, value: Any, place: int) -> bool:
         """`bool(value)`, for the jump at `place`.
 
-        The truth of a tensor is not known before the graph runs. But where one side of the branch only raises, as in `assert`,
-        capture goes on with the other side. The graph checks the tensor at each call (`expect`), and if the check fails, eager
-        runs the frame and raises.
+        The truth of a tensor is not known before the graph runs. But where one side of the branch
+        only raises, as in `assert`, capture goes on with the other side. The graph checks the
+        tensor at each call (`expect`), and if the check fails, eager runs the frame and raises.
         """
         for expected, start in self.sides_of(place).items():
             end = next((i.op for i in self.program[start:] if i.op in ENDS), "")
@@ -59,7 +60,8 @@ class Flow(Machine):
         return self.truth(value)
 
     def sides_of(self, place: int) -> dict[bool, int]:
-        """The two sides of a branch: the truth with which a side is *not* taken → where that side begins."""
+        """The two sides of a branch: the truth with which a side is *not* taken → where that side
+        begins."""
         jump = self.program[place]
         if jump.op not in ("POP_JUMP_IF_TRUE", "POP_JUMP_IF_FALSE"):
             return {}
@@ -73,7 +75,9 @@ class Flow(Machine):
         self.push(self.iterate(self.pop()))
 
     def FOR_ITER(self, instruction: Instruction) -> None:
-        """Push the next item; at the end pop the iterator and leave the loop. So a loop is unrolled."""
+        """Push the next item; at the end pop the iterator and leave the loop.
+
+        So a loop is unrolled."""
         at = self.iterator_at()
         self.look_into(self.stack[at])
 

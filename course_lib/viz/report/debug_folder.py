@@ -6,7 +6,9 @@ that it compiles, below `course_debug/run_<time>_<process>/` in the current fold
 
     model_0/captured.py            the captured graph as Python
     model_0/aten.py                the same in ATen operators, forward or backward
-    model_0/loops_before_fusion.txt, kernels_after_fusion.txt (with every decision and its reason), memory.txt
+    model_0/loops_before_fusion.txt
+    model_0/kernels_after_fusion.txt   with every decision and its reason
+    model_0/memory.txt
     model_0/output_code.txt        kernels and wrapper as they run
     model_0/graph_diagram.svg      what was fused, if `trace.graph_diagram` asks for it (.html if it
                                    is very large)

@@ -1,7 +1,8 @@
 """Run a script that knows nothing of this library, with its compiles recorded.
 
-    python -m course_lib.viz.report.script [--torch-compile] script.py [arguments]        (`course report`
-                                                                                          does this)
+    python -m course_lib.viz.report.script [--torch-compile] script.py [arguments]
+
+(`course report` does this.)
 
 In:  a script, or `-m module`, and its arguments. Out: what the script does; `COURSE_TRACE` says
 where the report goes. With `--torch-compile`, `torch.compile` in it means `cl.compile`; not so in

@@ -1,8 +1,8 @@
 """The tiles of a matrix product: both operands, the result, and what the first program walks along.
 
-In:  the tiling of a product kernel, and the sizes of its tiles. Out: a `Picture` (`tile_map` of
-     `tiles` makes it).
-     The operands are so placed that a tile of the result stands right of the rows and below the columns that its program reads.
+In:  the tiling of a product kernel, and the sizes of its tiles.
+Out: a `Picture` (`tile_map` of `tiles` makes it). The operands are so placed that a tile of the
+     result stands right of the rows and below the columns that its program reads.
 """
 
 from __future__ import annotations
