@@ -60,7 +60,7 @@ class Bound:
 
 
 def has_no_text(value: Any) -> bool:
-    """Is this a function or a class, which torch.fx cannot print where it is an argument?"""
+    """True for a function or a class, which torch.fx cannot print where it is an argument."""
     functions = (type, types.FunctionType, types.BuiltinFunctionType)
     return isinstance(value, functions) and not isinstance(value, HAVE_TEXT)
 
@@ -72,7 +72,9 @@ def with_functions_bound(
     leaves = tree_leaves((list(args), kwargs))
     if not any(map(has_no_text, leaves)):
         return target, args, kwargs
-    return Bound(target, args, kwargs), [leaf for leaf in leaves if not has_no_text(leaf)], {}
+
+    others = [leaf for leaf in leaves if not has_no_text(leaf)]
+    return Bound(target, args, kwargs), others, {}
 
 
 def make_readable(graph: fx.Graph) -> bool:
@@ -90,12 +92,12 @@ def make_readable(graph: fx.Graph) -> bool:
 
 
 def has_a_sign(value: Any) -> bool:
-    """Does the text of a number begin with a minus? (That of -0.0 does.)"""
+    """True if the text of a number begins with a minus. (That of -0.0 does.)"""
     return isinstance(value, (int, float)) and repr(value).startswith("-")
 
 
 def has_complex(value: Any) -> bool:
-    """Is there a complex number in this nest?"""
+    """True if there is a complex number in this nest."""
     if isinstance(value, (tuple, list)):
         return any(map(has_complex, value))
     if isinstance(value, dict):

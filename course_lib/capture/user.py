@@ -31,7 +31,9 @@ def disable(function: Any = None, *, recursive: bool = True) -> Any:
 
     @functools.wraps(function)
     def disabled(*args: Any, **kwargs: Any) -> Any:
-        return call(None, function, *args, **kwargs) if recursive else function(*args, **kwargs)
+        if recursive:
+            return call(None, function, *args, **kwargs)
+        return function(*args, **kwargs)
 
     disabled._course_disable = True  # type: ignore[attr-defined]
     if not recursive and isinstance(function, FunctionType):
@@ -70,8 +72,10 @@ def mark_dynamic(
     """
     if min is not None and max is not None and min > max:
         raise ValueError(f"mark_dynamic: no size is from {min} to {max}; exchange min and max")
+
     is_one_number = min is not None and min == max
-    mark(tensor, "_course_static" if is_one_number else "_course_dynamic", dim)
+    how = "_course_static" if is_one_number else "_course_dynamic"
+    mark(tensor, how, dim)
     if min is not None or max is not None:
         ranges = dict.fromkeys(dimensions(tensor, dim), (min, max))
         tensor._course_range = getattr(tensor, "_course_range", {}) | ranges

@@ -64,12 +64,13 @@ def number(value: bool | int | float, dtype: torch.dtype) -> str:
         names = {"inf": "INFINITY", "-inf": "-INFINITY", "nan": "NAN"}
         if dtype == torch.float64:
             return f"double({names[text]})" if text in names else text
-        return names.get(text) or text + "f"
+        return names.get(text, f"{text}f")
 
     value = int(value)
     if value in LIMITS:
         return LIMITS[value]
-    return f"{value}LL" if abs(value) >= 2**31 else str(value)
+    needs_64_bits = abs(value) >= 2**31
+    return f"{value}LL" if needs_64_bits else str(value)
 
 
 class CppOps(Printer):
@@ -124,7 +125,9 @@ class CppOps(Printer):
 
     def print_masked(self, expr: Expr) -> tuple[str, int]:
         condition = self.text(expr.args[0], 4)
-        self.guarded += 1  # what is loaded here must not move out in front of the condition
+
+        # What is loaded here must not move out in front of the condition.
+        self.guarded += 1
         body = self.text(expr.args[1], 4)
         self.guarded -= 1
         return f"{condition} ? {body} : {number(expr.detail, expr.dtype)}", 3
@@ -137,7 +140,9 @@ class CppOps(Printer):
         if target == torch.bool:
             return f"{self.text(value, 10)} != 0", 9
         if target in HALVES:
-            text = self.text(value) if from_float else f"from_integer<float>({self.text(value)})"
+            text = self.text(value)
+            if not from_float:
+                text = f"from_integer<float>({text})"
             return f"rounded<{STORED[target]}>({text})", ATOM
         if computed_as(source) == STORED[target]:
             return self.text(value, CAST), CAST

@@ -98,7 +98,10 @@ class TritonOps(Printer):
         return f"{name} = {text}"
 
     def type_name(self, dtype: torch.dtype) -> str:
-        return "tl.int1" if dtype == torch.bool else f"tl.{str(dtype).removeprefix('torch.')}"
+        """`torch.float32` → `tl.float32`"""
+        if dtype == torch.bool:
+            return "tl.int1"
+        return f"tl.{str(dtype).removeprefix('torch.')}"
 
     def spell(self, expr: Expr) -> tuple[str, int]:
         """Of numbers alone Python would compute, with types of its own: the first becomes one of Triton's."""
@@ -109,6 +112,7 @@ class TritonOps(Printer):
 
         # A bare number makes it int32, which does not wrap around.
         text, binds = super().spell(expr)
+
         has_number = expr.op in WIDENS and any(map(is_number, values))
         if expr.dtype in NARROW and (expr.op == "masked" or has_number):
             return f"{text}.to({self.type_name(expr.dtype)})", ATOM
@@ -133,7 +137,9 @@ class TritonOps(Printer):
         if not math.isfinite(float(text)):
             text = f'float("{text}")'
         # A bare number would be float32 to libdevice.
-        return f"tl.full([], {text}, tl.float64)" if dtype == torch.float64 else text
+        if dtype == torch.float64:
+            return f"tl.full([], {text}, tl.float64)"
+        return text
 
     def as_constant(self, size: str, dtype: torch.dtype) -> tuple[str, int]:
         return f"{size}.to({self.type_name(dtype)})", ATOM
@@ -177,19 +183,30 @@ class TritonOps(Printer):
         place = self.place(buffer, index)
         mask = self.mask_under_conditions(index)
         if self.conditions and self.mask_for(index) != "mask":
-            # `tl.load` wants pointers and mask of one shape. To add 0 times the mask gives the pointers its shape.
-            place += f" + 0 * ({' & '.join(self.conditions)}).to(tl.int32)"
-        return f"tl.load({place}{', ' + mask if mask else ''})", ATOM
+            # `tl.load` wants pointers and mask of one shape. To add 0 times the mask gives the
+            # pointers its shape.
+            conditions = " & ".join(self.conditions)
+            place += f" + 0 * ({conditions}).to(tl.int32)"
+
+        arguments = f"{place}, {mask}" if mask else place
+        return f"tl.load({arguments})", ATOM
 
     def print_indirect(self, expr: Expr) -> tuple[str, int]:
-        size, wrap = self.index(expr.detail[0]), expr.detail[1]
+        """An index that was computed: one outside is noted in `problem`, and becomes 0."""
+        length, wrap = expr.detail
+        size = self.index(length)
         name = at = self.named(expr.args[0], "index")
         if wrap:
             name = self.unique("wrapped")
             self.line(f"{name} = tl.where({at} < 0, {at} + {size}, {at})")
+
+        # What lies behind the end of the loop is not asked.
         mask = self.mask_under_conditions(sum(symbols_of(expr, self.trees), sympy.Integer(0)))
+        is_outside = f"(({name} < 0) | ({name} >= {size}))"
+        if mask:
+            is_outside = f"{mask} & {is_outside}"
         outside = self.unique("outside")
-        self.line(f"{outside} = {mask + ' & ' if mask else ''}(({name} < 0) | ({name} >= {size}))")
+        self.line(f"{outside} = {is_outside}")
         self.line(f"tl.store(problem + 0 * tl.cast({outside}, tl.int32), 1, {outside})")
         return f"tl.where({outside}, 0, {name})", ATOM
 
@@ -200,14 +217,18 @@ class TritonOps(Printer):
 
     def print_masked(self, expr: Expr) -> tuple[str, int]:
         condition = self.named(expr.args[0], "inside")
-        with self.names():  # what is loaded only where the condition holds is of no use elsewhere
-            before, self.conditions = self.conditions, (*self.conditions, condition)
+
+        # What is loaded only where the condition holds is of no use elsewhere.
+        with self.names():
+            before = self.conditions
+            self.conditions = (*before, condition)
             body = self.text(expr.args[1])
             self.conditions = before
         return f"tl.where({condition}, {body}, {self.number(expr.detail, expr.dtype)})", ATOM
 
     def print_truediv(self, expr: Expr) -> tuple[str, int]:
-        """Exact where eager's is: not by a number. By a row's sum (softmax) the quick way, for the exact one takes 5 % longer."""
+        """Exact where eager's is: not by a number. By a row's sum (softmax) the quick way, for the
+        exact one takes 5 % longer."""
         value, divisor = expr.args
         by_row_value = divisor.op == "value_of" and divisor.detail.is_reduction
         if expr.dtype != torch.float32 or is_number(divisor) or by_row_value:
@@ -241,5 +262,5 @@ class TritonOps(Printer):
 
 
 def is_number(expr: Expr) -> bool:
-    """Is this a constant, of whatever dtype?"""
+    """True for a constant, of whatever dtype."""
     return expr.op == "constant" or (expr.op == "to_dtype" and is_number(expr.args[0]))

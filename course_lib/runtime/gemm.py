@@ -76,7 +76,8 @@ def choose(kernel: ExternKernel, fixed: Collection[int] | None = None) -> Extern
     def near_size(n: Any) -> int:
         if is_symbolic(n):
             return power_of_two(hint(n))
-        return n if fixed is None or n in fixed else power_of_two(n)
+        is_fixed = fixed is None or n in fixed
+        return n if is_fixed else power_of_two(n)
 
     operands = []
     for view in kernel.args:
@@ -85,7 +86,8 @@ def choose(kernel: ExternKernel, fixed: Collection[int] | None = None) -> Extern
     seconds = seconds_of(kernel.op, operands)
     gain = seconds["torch"] / seconds.get("oneDNN", float("inf"))
     is_faster = gain > MUST_GAIN
-    events.emit(events.Autotuned(kernel, "oneDNN" if is_faster else "torch", seconds))
+    chosen = "oneDNN" if is_faster else "torch"
+    events.emit(events.Autotuned(kernel, chosen, seconds))
     if not is_faster:
         return kernel
 
@@ -109,9 +111,10 @@ def linear_operands(*operands: Any) -> tuple[Any, ...]:
     if isinstance(w, torch.Tensor):
         transposed = w.t()
     else:
-        # a view in the graph
+        # A view in the graph
         transposed = replace(w, shape=w.shape[::-1], stride=w.stride[::-1])
-    return x, transposed, bias[0] if bias else None, "none", [], ""
+    only_bias = bias[0] if bias else None
+    return x, transposed, only_bias, "none", [], ""
 
 
 def seconds_of(op: Any, operands: list[Buffer]) -> dict[str, float]:
