@@ -1,22 +1,25 @@
 """From a frame to a graph: the symbolic interpreter.
 
 In:  a `Frame` that is about to run.
-Out: `CaptureResult`: an FX graph of torch operations, the guards under which it may be used again, and the head, the
-     Python function that runs in the frame's place. Where something has no form in a graph, the graph ends (a *graph
-     break*): the head does that one thing in Python and goes on in a resume function, which is captured in turn.
+Out: `CaptureResult`: an FX graph of torch operations, the guards under which it may be used again,
+     and the head, the Python function that runs in the frame's place. Where something has no form
+     in a graph, the graph ends (a *graph break*): the head does that one thing in Python and goes
+     on in a resume function, which is captured in turn.
 
 Read in this order:
 
     interpreter.py, machine.py, opcodes/     the loop, and what each instruction does
     graph.py, operations.py                  an operation is recorded
-    calls/, attributes/                      what happens at a call, how an attribute is found: ordered lists of rules
+    calls/, attributes/                      what happens at a call, how an attribute is found:
+                                             ordered lists of rules
     world.py, stand_ins/                     what the program works on in place of what is outside
     sources.py, places.py                    where an object is found again
     guard_tests.py, assumptions.py           what was assumed: the guards
     shapes.py                                sizes that are symbols
     head.py, rebuild.py, breaks.py           what runs in the frame's place
 
-`corners/` has the special cases. Each adds rules to the lists of the ordinary path, which imports none of them.
+`corners/` has the special cases. Each adds rules to the lists of the ordinary path, which imports
+none of them.
 In PyTorch: `torch/_dynamo/convert_frame.py` (`_compile`), `symbolic_convert.py`, `variables/`.
 """
 
@@ -59,7 +62,8 @@ class CaptureResult:
     # The tensors (and symbolic numbers) of this call, in placeholder order
     example_inputs: list[Any]
     operations: int
-    # Does it show a warning that names a caller? Then even a frame without operations needs its head
+    # Does it show a warning that names a caller? Then even a frame without operations needs its
+    # head
     looks_up: bool = False
     # What ended the graph; None: the frame was captured to its end
     problem: Unsupported | None = None
@@ -160,7 +164,9 @@ class Attempt:
         return stand_ins
 
     def run(self) -> CaptureResult:
-        """Interpret the frame, and write its head. Raises Unsupported, or what the program raises."""
+        """Interpret the frame, and write its head.
+
+        Raises Unsupported, or what the program raises."""
         world = self.world
         with recording_mode(), TorchRecorder(world.builder):
             try:
@@ -170,7 +176,8 @@ class Attempt:
             if world.builder.region:
                 raise Unsupported("leaves inference mode on")
 
-            # Without a result the interpreter has stopped, before an instruction of which an earlier attempt says why.
+            # Without a result the interpreter has stopped, before an instruction of which an
+            # earlier attempt says why.
             ending: Ending | None = None
             builder: HeadBuilder
             if result is NOTHING:
@@ -225,7 +232,9 @@ class Attempt:
             self.world.guards.setdefault(guard)
 
     def guards_of_sizes(self) -> list[Guard]:
-        """What has been assumed about symbolic sizes so far. (A backend may ask more about them.)"""
+        """What has been assumed about symbolic sizes so far.
+
+        (A backend may ask more about them.)"""
         code = self.frame.code
         start = Location(code.co_filename, code.co_firstlineno, code.co_qualname)
         tests = self.world.shapes.tests()
@@ -240,15 +249,19 @@ class Attempt:
         return problem
 
     def note(self, problem: Unsupported, plain: bool) -> bool:
-        """Remember to end the graph before the instruction that the frame is at. False if that was tried already."""
+        """Remember to end the graph before the instruction that the frame is at.
+
+        False if that was tried already."""
         # It was raised before the first instruction, or while the head was written.
         if self.root.next == 0 or problem.location is None:
             return False
 
-        # In inference mode the graph ends before the `with`, whose instruction is the region's number.
+        # In inference mode the graph ends before the `with`, whose instruction is the region's
+        # number.
         program = self.root.program
         broken = self.world.builder.region or self.root.next - 1
-        # A CALL_KW and the instruction before it, which loads the names of its arguments, are not parted.
+        # A CALL_KW and the instruction before it, which loads the names of its arguments, are not
+        # parted.
         first = broken - (program[broken].op == "CALL_KW")
 
         # the bytecode can only be entered where an instruction of CPython begins
@@ -269,7 +282,9 @@ class Attempt:
 
 @contextlib.contextmanager
 def recording_mode() -> Iterator[None]:
-    """The user's grad mode, without inference mode, for fakes are ordinary tensors. All that a program switches is switched back."""
+    """The user's grad mode, without inference mode, for fakes are ordinary tensors.
+
+    All that a program switches is switched back."""
     needs_grad = torch.is_grad_enabled() and not torch.is_inference_mode_enabled()
     dual = torch._C._is_fwd_grad_enabled()
     dual_mode = global_state.forward_ad._set_fwd_grad_enabled

@@ -1,14 +1,16 @@
-"""What a head does at a graph break: the breaking instruction, as Python source, and then the resume function.
+"""What a head does at a graph break: the breaking instruction, as Python source, and then the
+resume function.
 
 In:  the interpreter of the frame, stopped before the instruction.
-Out: statements of the head. Each instruction that can break a graph has a text or a method here: it takes expressions off
-     the stack, writes the operation, and says what the stack is afterwards.
+Out: statements of the head. Each instruction that can break a graph has a text or a method here: it
+     takes expressions off the stack, writes the operation, and says what the stack is afterwards.
 
     x = a / (abs(a) + 1)             __out = __graph(a, b)
     if b.sum() < 0:                  if __out[0]:
         b = b * -1         →             return resume(at_20, ..., __out[1], b)
     return x * b                     return resume(at_28, ..., __out[1], b)
-In PyTorch: `torch/_dynamo/symbolic_convert.py` (`break_graph_if_unsupported`, `generic_jump`, `create_call_resume_at`).
+In PyTorch: `torch/_dynamo/symbolic_convert.py` (`break_graph_if_unsupported`, `generic_jump`,
+`create_call_resume_at`).
 """
 
 import sys
@@ -37,7 +39,8 @@ TRUTHS = {"TO_BOOL", "UNARY_NOT", "CONTAINS_OP"}
 class Expression:
     """An instruction that takes `takes` values off the stack, and gives one for each of `gives`.
 
-    In the texts {0}, {1}, ... are the values, the deepest first, and {arg} is the instruction's argument.
+    In the texts {0}, {1}, ... are the values, the deepest first, and {arg} is the instruction's
+    argument.
     """
 
     takes: int
@@ -46,7 +49,9 @@ class Expression:
 
 @dataclass(frozen=True)
 class Statement:
-    """An instruction that takes `takes` values off the stack, and gives none. Its text is written as for an `Expression`."""
+    """An instruction that takes `takes` values off the stack, and gives none.
+
+    Its text is written as for an `Expression`."""
 
     takes: int
     text: str
@@ -78,7 +83,8 @@ STATEMENTS: dict[str, Statement] = {
 
 @dataclass(frozen=True)
 class Side:
-    """One side of a branch: the offset at which the frame goes on, and the stack that it has there."""
+    """One side of a branch: the offset at which the frame goes on, and the stack that it has
+    there."""
 
     offset: int
     stack: list[str]
@@ -100,7 +106,9 @@ class BreakBuilder(HeadBuilder, Stack):
     """The entry of the exception table that is in force at the broken instruction, or None."""
 
     def stop(self, it: Interpreter, first: int, broken: int, plain: bool) -> None:
-        """Side effects, instructions `first` to `broken`, calls of resume functions. `plain`: from `first` on as it is."""
+        """Side effects, instructions `first` to `broken`, calls of resume functions.
+
+        `plain`: from `first` on as it is."""
         refuse_frame_readers(it)
         self.it = it
         self.head.at = Break(it.code, it.program[broken].line or 1, it.globals)
@@ -123,7 +131,9 @@ class BreakBuilder(HeadBuilder, Stack):
         return all(instruction.op in known for instruction in program)
 
     def while_handling(self, lines: list[str]) -> list[str]:
-        """The operation, done while the exception is handled that the program was handling. (A bare `raise` asks for it.)"""
+        """The operation, done while the exception is handled that the program was handling.
+
+        (A bare `raise` asks for it.)"""
         if self.it.handling is None or not lines:
             return lines
 
@@ -168,7 +178,8 @@ class BreakBuilder(HeadBuilder, Stack):
             self.catch(stack_of_handler, offset)
 
     def catch(self, kept: list[str], offset: int) -> None:
-        """Where the operation raises inside a `try` of the program, the frame goes on at the handler."""
+        """Where the operation raises inside a `try` of the program, the frame goes on at the
+        handler."""
         tail_without_error = self.tail
         last_instruction = [str(offset // 2)] if self.handler.lasti else []
 
@@ -208,8 +219,8 @@ class BreakBuilder(HeadBuilder, Stack):
         jump = Side(i.arg, self.stack)
         stay = Side(i.next_offset, self.stack)
 
-        # Python 3.11's JUMP_IF_TRUE_OR_POP is two instructions here, of one offset: the jump, and a POP_TOP after it.
-        # So the side that does not jump pops what the other keeps.
+        # Python 3.11's JUMP_IF_TRUE_OR_POP is two instructions here, of one offset: the jump, and a
+        # POP_TOP after it. # So the side that does not jump pops what the other keeps.
         is_jump_or_pop = bool(after) and after[0].offset == i.offset
         if is_jump_or_pop:
             stay = Side(i.next_offset, self.stack[:-1])

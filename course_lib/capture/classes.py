@@ -1,7 +1,10 @@
-"""What a class had when capture looked at it: the names that the program looked up, and all special methods.
+"""What a class had when capture looked at it: the names that the program looked up, and all special
+methods.
 
-Python itself looks special methods up (`x + y` asks for `__add__`). So all of them count, also those that the class has not.
-In PyTorch: `torch/_dynamo/guards.py` guards the entries of `type(x).__dict__` that TorchDynamo itself looked up.
+Python itself looks special methods up (`x + y` asks for `__add__`). So all of them count, also
+those that the class has not.
+In PyTorch: `torch/_dynamo/guards.py` guards the entries of `type(x).__dict__` that TorchDynamo
+itself looked up.
 """
 
 import functools
@@ -16,7 +19,8 @@ from course_lib.frames.hook import class_version
 
 TRUSTED = {"torch", "numpy", "course_lib", "typing_extensions", *sys.stdlib_module_names}
 TRUSTED -= {"__main__", "this", "os"}
-"""Top-level packages whose functions, classes and constants nobody rebinds: reading them needs no guard."""
+"""Top-level packages whose functions, classes and constants nobody rebinds: reading them needs no
+guard."""
 BELOW_TORCH = (
     *("torch._tensor.", "torch._ops.", "torch.fx.", "torch._subclasses.", "torch.utils._sympy."),
     *("sympy.", "torch.overrides.", "torch._dynamo.", "torch._guards.", "torch._prims"),
@@ -24,18 +28,22 @@ BELOW_TORCH = (
     *("torch.utils.weak.", "weakref.", "_weakrefset.", "torch._library."),
     *("torch._higher_order_ops.", "copyreg."),
 )
-"""Modules of Python code that torch's operators and symbolic sizes run. To the interpreted program it is a part of Python."""
+"""Modules of Python code that torch's operators and symbolic sizes run. To the interpreted program
+it is a part of Python."""
 # A flag of classes that were made while Python runs: written in Python, but for a few written in C
 HEAP_TYPE = 1 << 9
 MISSING: Any = type("Missing", (), {"__repr__": lambda self: "MISSING"})()
 
 
 MOST_ANSWERS = 64
-"""Versions whose answers are kept. A class that changes one of its attributes in each call has a new version each time."""
+"""Versions whose answers are kept. A class that changes one of its attributes in each call has a
+new version each time."""
 
 
 class SeenClass:
-    """The members of `cls` that capture has seen. It is equal to each `class_version` of a class that has the same members."""
+    """The members of `cls` that capture has seen.
+
+    It is equal to each `class_version` of a class that has the same members."""
 
     def __init__(self, cls: type) -> None:
         self.cls = cls
@@ -47,7 +55,9 @@ class SeenClass:
         self.members |= {name: member_of(self.cls, name) for name in names}
 
     def __eq__(self, version: object) -> bool:
-        """version: that of the class which a check met. None: the check asks about `self.cls` itself, whose version is looked up."""
+        """version: that of the class which a check met.
+
+        None: the check asks about `self.cls` itself, whose version is looked up."""
         if isinstance(version, SeenClass):
             # Two guards are compared, not a class and a guard.
             return self is version
@@ -57,7 +67,9 @@ class SeenClass:
         return self.answers[version]
 
     def is_seen_in(self, version: int) -> bool:
-        """Does a class of this version have the members that were seen? Version 0: CPython has given `self.cls` none."""
+        """Does a class of this version have the members that were seen?
+
+        Version 0: CPython has given `self.cls` none."""
         is_another_class = version != 0 and version != class_version(self.cls)
         if is_another_class:
             return False
@@ -74,10 +86,12 @@ class SeenClass:
 
 
 class Answers(dict[Any, bool]):
-    """`class_version` → does a class of this version mean what was seen? Checks look it up at every call.
+    """`class_version` → does a class of this version mean what was seen?
 
-    CPython gives no version to two classes, nor to one class twice: so an answer holds for good, and two classes that come
-    in turn both find theirs.
+    Checks look it up at every call.
+
+    CPython gives no version to two classes, nor to one class twice: so an answer holds for good,
+    and two classes that come in turn both find theirs.
     """
 
     def __init__(self, seen: SeenClass) -> None:
@@ -102,7 +116,8 @@ def member_of(cls: type, name: str) -> Any:
 
 
 def special_methods(cls: type) -> dict[str, Any]:
-    """The special methods of a class and its bases: functions and descriptors, or None (`__hash__ = None`)."""
+    """The special methods of a class and its bases: functions and descriptors, or None
+    (`__hash__ = None`)."""
     members: dict[str, Any] = {}
     for base in reversed(cls.__mro__):
         for name, member in base.__dict__.items():
@@ -121,14 +136,17 @@ WRAPPING = (property, classmethod, staticmethod, functools.cached_property, lazy
 
 
 def functions_of(found: Any) -> dict[str, FunctionType]:
-    """The functions that a class attribute is made of, and by which name it keeps each: of a property, `fget`."""
+    """The functions that a class attribute is made of, and by which name it keeps each: of a
+    property, `fget`."""
     parts = PARTS if type(found) in WRAPPING else ()
     members = {"": found, **{part: getattr(found, part, None) for part in parts}}
     return {part: function for part, function in members.items() if is_a(function, FunctionType)}
 
 
 def makes_bare(base: Any, cls: Any) -> bool:
-    """Does `base.__new__` make an instance that lacks its attributes only? A class written in C holds more, and may refuse."""
+    """Does `base.__new__` make an instance that lacks its attributes only?
+
+    A class written in C holds more, and may refuse."""
     if not cls.__flags__ & HEAP_TYPE:
         return False
     # To try it would make an object, whose `__del__` would run the user's code.
@@ -155,7 +173,8 @@ def has_own_lookup(cls: type) -> bool:
 
 
 def is_a(obj: Any, classes: Any) -> bool:
-    """`isinstance`, without a look at `obj.__class__`: that may be a property, and capture must not run the user's code."""
+    """`isinstance`, without a look at `obj.__class__`: that may be a property, and capture must not
+    run the user's code."""
     if has_own_lookup(type(obj)):
         return issubclass(type(obj), classes)
     return isinstance(obj, classes)

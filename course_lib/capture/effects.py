@@ -1,8 +1,9 @@
 """What the interpreted program has changed outside so far.
 
 In:  a `World`.
-Out: for each object from outside that differs from the real one, what it holds now. The head makes all of it real in the end;
-     some calls want to know of it before: what a function reads that is not followed, and what runs again in backward.
+Out: for each object from outside that differs from the real one, what it holds now. The head makes
+     all of it real in the end; some calls want to know of it before: what a function reads that is
+     not followed, and what runs again in backward.
 In PyTorch: `torch/_dynamo/side_effects.py` (`SideEffects.is_empty`, `SideEffects.diff`).
 """
 
@@ -17,7 +18,9 @@ from course_lib.capture.world import World
 
 
 def changes(world: World) -> dict[Any, Any]:
-    """Each change by its place, so that two moments can be compared. Objects are compared by `id`, so no code of the user's runs."""
+    """Each change by its place, so that two moments can be compared.
+
+    Objects are compared by `id`, so no code of the user's runs."""
     state_by_place: dict[Any, Any] = {}
     for known in list(world.known.values()):
         if type(known.stand_in) is Remaining and known.stand_in.taken:
@@ -63,7 +66,8 @@ def kept(known: Known) -> list[int]:
 
 
 def attribute_changes(known: Known, before: dict[str, Any]) -> dict[Any, Any]:
-    """The attributes of an instance, or the content of a cell, that are other objects than they were."""
+    """The attributes of an instance, or the content of a cell, that are other objects than they
+    were."""
     now = own_dict(known.stand_in) | in_slots(known.stand_in)
     changed_attributes: dict[Any, Any] = {
         (id(known), name): id(value)

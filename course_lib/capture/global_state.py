@@ -20,7 +20,8 @@ SWITCHES = (
     "torch._C._functorch.peek_interpreter_stack",
     "torch._C._is_any_autocast_enabled",
 )
-"""Grad and inference mode, the dtype of new tensors, deterministic algorithms, active modes, vmap and grad, autocast."""
+"""Grad and inference mode, the dtype of new tensors, deterministic algorithms, active modes, vmap
+and grad, autocast."""
 # Where it is allowed, kernels may be made for it
 TF32 = "torch._C._get_fp32_precision_getter('cuda', 'matmul')"
 # Is new memory filled, where algorithms are deterministic?
@@ -31,15 +32,16 @@ ATTENTION = {
     for name in ("flash", "mem_efficient", "math", "cudnn", "overrideable")
 }
 ATTENTION["_get_sdp_priority_order"] = "_set_sdp_priority_order"
-"""Which kernels may compute attention: the function of `torch._C` that reads a switch → the one that sets it. They are guarded
-only where a program reads them."""
+"""Which kernels may compute attention: the function of `torch._C` that reads a switch → the one
+that sets it. They are guarded only where a program reads them."""
 SETTERS = {
     "is_grad_enabled": "_set_grad_enabled",
     "_is_fwd_grad_enabled": "_set_fwd_grad_enabled",
     "get_default_dtype": "_set_default_dtype",
     **ATTENTION,
 }
-"""The switches that a program may turn while it is interpreted: the function of `torch._C` that reads one → the one that sets it."""
+"""The switches that a program may turn while it is interpreted: the function of `torch._C` that
+reads one → the one that sets it."""
 
 
 def tests() -> tuple[Test, ...]:
@@ -68,7 +70,8 @@ def now(question: str) -> Any:
 
 
 def turned() -> list[tuple[str, str]]:
-    """The switches that a program may turn while it is interpreted, as they stand now: (a function, the arguments that set it so)."""
+    """The switches that a program may turn while it is interpreted, as they stand now: (a function,
+    the arguments that set it so)."""
     settings = []
     for getter, setter in SETTERS.items():
         value = getattr(torch._C, getter)()
@@ -94,7 +97,8 @@ def random() -> Callable[[], object]:
 
 
 def is_ordinary() -> bool:
-    """False while a mode or a transform would change what operations mean: capture leaves such frames alone."""
+    """False while a mode or a transform would change what operations mean: capture leaves such
+    frames alone."""
     modes = torch._C._len_torch_function_stack() + torch._C._len_torch_dispatch_stack()
     return (
         modes == 0

@@ -1,13 +1,15 @@
 """What capture relied on, as records: a `Guard` is a source and the tests that must hold there.
 
 In:  what an instruction looked at: a class, a value, the keys of a dict, how a tensor looks.
-Out: one `Test` for each question, and a `Guard` that says which source they are about and which line of the user caused them.
+Out: one `Test` for each question, and a `Guard` that says which source they are about and which
+     line of the user caused them.
 
-A test is used in three ways. `python(path)` is the condition that a check runs at each call, `text(path)` is what a reader
-sees, and `explain(path, got)` says what was expected where it does not hold. Each kind of question is a class of its own, so
-whoever works on guards asks for the kind and never reads a text.
-In PyTorch: `torch/_guards.py` (`Guard`), `torch/_dynamo/guards.py` (`GuardBuilder.TYPE_MATCH`, `EQUALS_MATCH`, ...),
-`torch/csrc/dynamo/guards.cpp` (`LeafGuard` and what inherits from it).
+A test is used in three ways. `python(path)` is the condition that a check runs at each call,
+`text(path)` is what a reader sees, and `explain(path, got)` says what was expected where it does
+not hold. Each kind of question is a class of its own, so whoever works on guards asks for the kind
+and never reads a text.
+In PyTorch: `torch/_guards.py` (`Guard`), `torch/_dynamo/guards.py` (`GuardBuilder.TYPE_MATCH`,
+`EQUALS_MATCH`, ...), `torch/csrc/dynamo/guards.cpp` (`LeafGuard` and what inherits from it).
 """
 
 import operator
@@ -40,7 +42,9 @@ class SameAs:
 
 
 class Difference(NamedTuple):
-    """Why a test does not hold: `part` was expected to be `expected` and is `got`. All three are texts for a reader."""
+    """Why a test does not hold: `part` was expected to be `expected` and is `got`.
+
+    All three are texts for a reader."""
 
     part: str
     expected: str
@@ -49,13 +53,16 @@ class Difference(NamedTuple):
 
 @dataclass(frozen=True)
 class Test:
-    """`left op right`: the smallest thing that can fail. `Test("len({})", "==", 3)` is `len(x) == 3` at the source `x`.
+    """`left op right`: the smallest thing that can fail.
 
-    left: a question, with `{}` where the expression of the source goes. right: the object that must be the answer, written
-    as a literal where it can be. With `op` "holds", `left` is a whole condition; pretty: how a reader sees that.
+    `Test("len({})", "==", 3)` is `len(x) == 3` at the source `x`.
 
-    Generated checks ask the opposite (`fails`, `differs`). `holds` asks in Python, to find the test that failed; `explain` says
-    it. `python` and `text` show the test.
+    left: a question, with `{}` where the expression of the source goes. right: the object that must
+    be the answer, written as a literal where it can be. With `op` "holds", `left` is a whole
+    condition; pretty: how a reader sees that.
+
+    Generated checks ask the opposite (`fails`, `differs`). `holds` asks in Python, to find the test
+    that failed; `explain` says it. `python` and `text` show the test.
     """
 
     __match_args__ = ("right",)
@@ -87,7 +94,9 @@ class Test:
         return self.pretty or self.python(path)
 
     def holds(self, got: Any, expected: Any) -> bool:
-        """Is `got` what the test wants? `expected`: the object on the right, or what lies at the source that stands there."""
+        """Is `got` what the test wants?
+
+        `expected`: the object on the right, or what lies at the source that stands there."""
         if self.op == "holds":
             return bool(got)
         if self.op == "==":
@@ -103,7 +112,7 @@ class Test:
         return Difference(self.part(path), short(self.right), short(got))
 
 
-# ---- which object, which value -------------------------------------------------------------------------------------
+# ---- which object, which value -------------------------------------------------------------------
 
 
 class TypeIs(Test):
@@ -121,7 +130,9 @@ class Is(Test):
 
 
 class HasCode(Test):
-    """It is a function with this code: one that is made anew at each call counts as the same. (`CLOSURE_MATCH`)"""
+    """It is a function with this code: one that is made anew at each call counts as the same.
+
+    (`CLOSURE_MATCH`)"""
 
     def __init__(self, code: CodeType) -> None:
         super().__init__("{}.__code__", "is", code)
@@ -142,7 +153,9 @@ class PrintsAs(Test):
 
 
 class SameObject(Test):
-    """It is the object at another source, too: an argument that was passed twice. (`DUPLICATE_INPUT`)"""
+    """It is the object at another source, too: an argument that was passed twice.
+
+    (`DUPLICATE_INPUT`)"""
 
     def __init__(self, source: Source) -> None:
         super().__init__("{}", "is", SameAs(source))
@@ -199,7 +212,7 @@ def quoted(name: str) -> str:
     return verbatim(repr(name))
 
 
-# ---- containers and names ------------------------------------------------------------------------------------------
+# ---- containers and names ------------------------------------------------------------------------
 
 
 class LengthIs(Test):
@@ -247,8 +260,9 @@ class SlotIsEmpty(Test):
 class ClassAsSeen(Test):
     """A class has the members that capture has seen (`classes.SeenClass`).
 
-    found: the class is looked up by its source at each call. Otherwise the very class that capture met is asked: has it
-    changed? (TorchDynamo guards the entries of the class's dict that it looked up.)
+    found: the class is looked up by its source at each call. Otherwise the very class that capture
+    met is asked: has it changed? (TorchDynamo guards the entries of the class's dict that it looked
+    up.)
     """
 
     found: bool
@@ -269,7 +283,7 @@ class ClassAsSeen(Test):
         return Difference(name, "what it was", "another")
 
 
-# ---- tensors -------------------------------------------------------------------------------------------------------
+# ---- tensors -------------------------------------------------------------------------------------
 # `guards/tensors.py` asks seven of these at once, in C, as `TENSOR_MATCH` does.
 
 
@@ -284,7 +298,8 @@ class NumbersAre(Test):
     """A tensor has these numbers, one for each dimension: its sizes, or its strides."""
 
     def explain(self, path: str, got: Any) -> Difference:
-        """The first dimension that differs, where there are as many: `x.shape[0]: expected 3, got 4`."""
+        """The first dimension that differs, where there are as many:
+        `x.shape[0]: expected 3, got 4`."""
         if not isinstance(got, tuple) or len(got) != len(self.right):
             return super().explain(path, got)
 
@@ -357,11 +372,13 @@ class DeviceIs(Test):
         super().__init__("{}.device", "==", device)
 
 
-# ---- the state of the interpreter, and conditions ------------------------------------------------------------------
+# ---- the state of the interpreter, and conditions ------------------------------------------------
 
 
 class SwitchIs(Test):
-    """A function of torch that takes nothing gives this: `torch.is_grad_enabled()`. (`GLOBAL_STATE`)
+    """A function of torch that takes nothing gives this: `torch.is_grad_enabled()`.
+
+    (`GLOBAL_STATE`)
 
     path: its name from torch on, such as `torch.is_grad_enabled`.
     """
@@ -383,15 +400,15 @@ class Holds(Test):
         super().__init__(condition, "holds", True, pretty)
 
 
-# ---- a guard -------------------------------------------------------------------------------------------------------
+# ---- a guard -------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
 class Guard:
     """What capture assumed about the object at `source`, and the user's line that caused it.
 
-    `kind` is one of: tensor, value, type, identity, length, keys, absent, present, class, hooks, state, sizes, and what
-    corners add (logger, names).
+    `kind` is one of: tensor, value, type, identity, length, keys, absent, present, class, hooks,
+    state, sizes, and what corners add (logger, names).
     """
 
     source: Source
@@ -412,7 +429,7 @@ class Guard:
         return f"{self.expr}    # {self.cause}: {self.cause.text}"
 
 
-# ---- values as text ------------------------------------------------------------------------------------------------
+# ---- values as text ------------------------------------------------------------------------------
 
 
 def has_literal(value: Any) -> bool:

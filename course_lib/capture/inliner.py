@@ -2,7 +2,8 @@
 
 In:  a frame that Python, or a function written in C, is about to run.
 Out: the interpreter runs it in its place; code below torch's own operators runs as it is.
-In PyTorch there is no counterpart: TorchDynamo models each builtin in Python (`variables/builtin.py`).
+In PyTorch there is no counterpart: TorchDynamo models each builtin in Python
+(`variables/builtin.py`).
 """
 
 from __future__ import annotations
@@ -42,7 +43,9 @@ class Inliner(frames.Watcher):
         return functools.partial(frames.call, None, run)
 
     def natively(self, function: types.FunctionType, *args: Any) -> Any:
-        """Run the frame as it is. It must not meet the stand-in of an instance, whose attributes nobody would fill in."""
+        """Run the frame as it is.
+
+        It must not meet the stand-in of an instance, whose attributes nobody would fill in."""
         if not f"{function.__module__}.".startswith(KNOWS_STAND_INS):
             for value in args:
                 self.refuse_bare_stand_in(value, function)
@@ -57,7 +60,8 @@ class Inliner(frames.Watcher):
             )
 
     def bare_stand_in(self, value: Any) -> Any:
-        """The stand-in of an instance from outside in a value, or in a nest of plain containers; None if there is none."""
+        """The stand-in of an instance from outside in a value, or in a nest of plain containers;
+        None if there is none."""
         known = self.world.of(value)
         if known is not None and known.attributes is not None and type(value) is not types.CellType:
             return value
@@ -70,7 +74,9 @@ class Inliner(frames.Watcher):
         return None
 
     def inline(self, function: types.FunctionType, *args: Any) -> Any:
-        """Interpret the frame. (Defaults are the function's own: what stands for them is put in their place.)"""
+        """Interpret the frame.
+
+        (Defaults are the function's own: what stands for them is put in their place.)"""
         world = self.world
         world.adopt(function, args)
 

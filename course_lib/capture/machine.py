@@ -1,4 +1,5 @@
-"""The machine under the symbolic interpreter: stack, names, the loop, exceptions, and calls out of it.
+"""The machine under the symbolic interpreter: stack, names, the loop, exceptions, and calls out of
+it.
 
 In:  a function, and what stands for its arguments and cells.
 Out: what it returns. What each instruction does is written in `opcodes/`.
@@ -31,7 +32,8 @@ OWN = tuple(
     inliner head rebuild resuming breaks""".split()
 )
 OWN += (os.path.join(HERE, "stand_ins", ""),)
-"""Files in which nothing of the program runs: an exception that is raised there is capture's own failure."""
+"""Files in which nothing of the program runs: an exception that is raised there is capture's own
+failure."""
 RAISE = dis.opmap["RAISE_VARARGS"]
 SLIPS = NameError, AttributeError, TypeError, IndexError
 """What Python raises where a learner's method has a mistake."""
@@ -78,7 +80,9 @@ class Machine(Stack):
         self.module = path_of_module(world, self.code, values)
 
     def run(self) -> Any:
-        """Interpret to a return (or, in a generator, to a yield). NOTHING: stopped before an instruction that ends the graph."""
+        """Interpret to a return (or, in a generator, to a yield).
+
+        NOTHING: stopped before an instruction that ends the graph."""
         self.world.stack.append(
             Location(self.code.co_filename, self.code.co_firstlineno, self.code.co_qualname)
         )
@@ -137,7 +141,8 @@ class Machine(Stack):
             if entry.lasti:
                 self.push(instruction.offset // 2)
 
-            # "During handling of the above exception, another exception occurred": CPython links the new one to the old.
+            # "During handling of the above exception, another exception occurred": CPython links
+            # the new one to the old.
             is_new = error.__context__ is None and error is not self.handling
             if is_new and instruction.op != "RERAISE":
                 error.__context__ = self.handling
@@ -147,7 +152,8 @@ class Machine(Stack):
         raise error
 
     def add_traceback_line(self, instruction: Instruction, error: BaseException) -> None:
-        """Each frame that an exception comes through adds a line; one that raises it again adds none."""
+        """Each frame that an exception comes through adds a line; one that raises it again adds
+        none."""
         raised = self.world.raised.get(id(error))
         trace = raised.trace if raised is not None else None
 
@@ -180,7 +186,8 @@ class Machine(Stack):
         world.told.append(event)
 
     def location(self, instruction: Instruction) -> Location:
-        """The place of an instruction; one that spans lines reaches to the end of its first line."""
+        """The place of an instruction; one that spans lines reaches to the end of its first
+        line."""
         line = instruction.line or self.world.stack[-1].line
         at = instruction.positions
         column = end = -1
@@ -190,14 +197,15 @@ class Machine(Stack):
             end = 10**6
         return Location(self.code.co_filename, line, self.code.co_qualname, column, end)
 
-    # ---- calls out of the machine ------------------------------------------------------------------------
+    # ---- calls out of the machine ----------------------------------------------------------------
 
     def native(self, function: Any, /, *args: Any, **kwargs: Any) -> Any:
         """Let Python itself call a builtin, such as `sorted` or `operator.add`.
 
-        A builtin is C and has no bytecode to interpret, but it may call back: `sorted` calls its `key`, `operator.add` an `__add__`
-        of the user's. Such a frame comes to the hook, and the hook gives it to the interpreter (`inliner`), so what the builtin
-        calls is captured as well."""
+        A builtin is C and has no bytecode to interpret, but it may call back: `sorted` calls its
+        `key`, `operator.add` an `__add__` of the user's. Such a frame comes to the hook, and the
+        hook gives it to the interpreter (`inliner`), so what the builtin calls is captured as
+        well."""
         inliner = self.world.inliner
         before = inliner.caller
         inliner.caller = self
@@ -209,7 +217,8 @@ class Machine(Stack):
         if type(result) is str:
             self.world.check_addresses(result)
 
-        # The program may ask whether `n > 4` `is True`, so it gets a bool. To ask for it makes a guard.
+        # The program may ask whether `n > 4` `is True`, so it gets a bool. To ask for it makes a
+        # guard.
         return bool(result) if type(result) is torch.SymBool else result
 
     def call(self, function: Any, /, *args: Any, **kwargs: Any) -> Any:
@@ -220,7 +229,8 @@ class Machine(Stack):
         return dispatch.call(self, function, args, kwargs)
 
     def enter(self, function: FunctionType, values: tuple[Any, ...], names: Any = None) -> Any:
-        """Interpret a call of `function` with its parameters bound to `values`; of a class body with its `names`."""
+        """Interpret a call of `function` with its parameters bound to `values`; of a class body
+        with its `names`."""
         if len(self.world.stack) > config.inline_depth_limit:
             raise Unsupported(
                 f"calls are nested more than {config.inline_depth_limit} deep (at {function.__qualname__})"
@@ -242,7 +252,9 @@ class Machine(Stack):
 
     @property
     def place_of_generator(self) -> int:
-        """Of a generator's code: the instruction that makes it. Those before it run at once (3.15: `iter()`), the rest later."""
+        """Of a generator's code: the instruction that makes it.
+
+        Those before it run at once (3.15: `iter()`), the rest later."""
         return next(n for n, i in enumerate(self.program) if i.op == "RETURN_GENERATOR")
 
     def begin(self) -> None:
@@ -255,7 +267,8 @@ class Machine(Stack):
     def generator(self) -> Iterator[Any]:
         """A generator whose body is interpreted, step by step, whoever asks it for values.
 
-        `self.run` stops at each `yield`, and leaves the value in `self.yielded`; at the end it leaves `self.result`.
+        `self.run` stops at each `yield`, and leaves the value in `self.yielded`; at the end it
+        leaves `self.result`.
         """
         sent: Any = NOTHING
         while True:
@@ -269,7 +282,8 @@ class Machine(Stack):
                     return None
                 raise
             except GeneratorExit as closing:
-                # Its traceback and the interpreter's frames hold each other. Without this, all that was captured would stay.
+                # Its traceback and the interpreter's frames hold each other. Without this, all that
+                # was captured would stay.
                 sent = closing.__traceback__ = None
                 raise
             if self.result is not NOTHING:
@@ -336,7 +350,8 @@ class Machine(Stack):
 
 @dataclass(frozen=True)
 class Raiser:
-    """The innermost frame of the library, or of a learner's interpreter, that an exception came through."""
+    """The innermost frame of the library, or of a learner's interpreter, that an exception came
+    through."""
 
     file: str = ""
     function: str = ""
@@ -349,9 +364,11 @@ class Raiser:
 
 
 def check_own_failure(error: BaseException) -> None:
-    """Raise `Unsupported` unless an exception is the program's own: not one of this library's, nor a mistake of a learner's.
+    """Raise `Unsupported` unless an exception is the program's own: not one of this library's, nor
+    a mistake of a learner's.
 
-    A learner may write methods of the interpreter. A NameError there, that no `raise` raised, is a mistake in the method.
+    A learner may write methods of the interpreter. A NameError there, that no `raise` raised, is a
+    mistake in the method.
     """
     if is_a(error, KeyboardInterrupt):
         raise error

@@ -1,7 +1,8 @@
 """Where an object can be found again.
 
 In:  an object of the interpreted program.
-Out: its `Source`: where it was met, or, for a module, a class or a function, where it can be imported from.
+Out: its `Source`: where it was met, or, for a module, a class or a function, where it can be
+imported from.
 In PyTorch: `torch/_dynamo/source.py`; `trace_rules.py` says what is torch's own.
 """
 
@@ -60,7 +61,8 @@ class Places:
 
     @staticmethod
     def is_static(obj: Any) -> bool:
-        """Functions, classes, modules and the like: nothing in them changes that matters, so no copy stands for them."""
+        """Functions, classes, modules and the like: nothing in them changes that matters, so no
+        copy stands for them."""
         if is_a(obj, STATIC) and not is_a(obj, torch.nn.Module) and not is_bound(obj):
             return True
         if type(obj) in STATIC_TYPES:
@@ -69,7 +71,9 @@ class Places:
         return type(obj).__module__ in ("typing", "re")
 
     def is_trusted(self, source: Source) -> bool:
-        """May we assume that nobody assigns to it? Yes in modules of torch and of Python's library."""
+        """May we assume that nobody assigns to it?
+
+        Yes in modules of torch and of Python's library."""
         return source.root.module.split(".")[0] in TRUSTED
 
     def source_of(self, obj: Any) -> Source | None:
@@ -78,7 +82,8 @@ class Places:
         return known.source if known else self.static_source(obj)
 
     def static_source(self, obj: Any) -> Source | None:
-        """Where an object that names its own place (a module, a class, a function) can be imported from."""
+        """Where an object that names its own place (a module, a class, a function) can be imported
+        from."""
         if is_a(obj, types.ModuleType):
             loaded = sys.modules.get(obj.__name__, MISSING)
             return Imported(obj.__name__) if obj is loaded else None

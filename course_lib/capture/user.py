@@ -1,4 +1,5 @@
-"""What a program may say to its compiler. In PyTorch: `torch/compiler/__init__.py`, `torch/_dynamo/decorators.py`."""
+"""What a program may say to its compiler. In PyTorch: `torch/compiler/__init__.py`,
+`torch/_dynamo/decorators.py`."""
 
 import functools
 from collections.abc import Callable
@@ -25,7 +26,9 @@ def graph_break() -> None:
 
 
 def disable(function: Any = None, *, recursive: bool = True) -> Any:
-    """Never capture `function`; with `recursive`, nor anything that it calls. A call of it ends the caller's graph."""
+    """Never capture `function`; with `recursive`, nor anything that it calls.
+
+    A call of it ends the caller's graph."""
     if function is None:
         return functools.partial(disable, recursive=recursive)
 
@@ -42,7 +45,9 @@ def disable(function: Any = None, *, recursive: bool = True) -> Any:
 
 
 def allow_in_graph(function: F) -> F:
-    """A call of `function` becomes one node: capture runs it on fakes, unread. Its result must depend on its arguments alone."""
+    """A call of `function` becomes one node: capture runs it on fakes, unread.
+
+    Its result must depend on its arguments alone."""
     FUNCTIONS[function] = recorded(function)
     return function
 
@@ -61,14 +66,19 @@ def mark_dynamic(
 ) -> None:
     """From the first capture on, treat these dimensions of `tensor` as symbolic.
 
-    min, max: the smallest and the largest size that will come. What holds for all of these needs no guard of its own.
-    A tensor with another size raises ConstraintViolationError where it is compiled. If both are one number, the size is static.
+    min, max: the smallest and the largest size that will come. What holds for all of these needs no
+    guard of its own.
+    A tensor with another size raises ConstraintViolationError where it is compiled. If both are one
+    number, the size is static.
 
-    It is a promise: a compile raises ConstraintViolationError where the program makes a constant of such a size, or is right for
-    a part of the range only. Sizes 0 and 1 are always constants, parameters have constant sizes, and `dynamic=False` is stronger
-    than a mark (in torch it is not); that raises nothing.
-    Raises IndexError for a dimension that the tensor does not have, and ValueError for a range with nothing in it.
-    In PyTorch: `torch/_dynamo/decorators.py`, `mark_dynamic` (which takes no negative `dim`, and in 2.13 only both limits).
+    It is a promise: a compile raises ConstraintViolationError where the program makes a constant of
+    such a size, or is right for a part of the range only. Sizes 0 and 1 are always constants,
+    parameters have constant sizes, and `dynamic=False` is stronger than a mark (in torch it is
+    not); that raises nothing.
+    Raises IndexError for a dimension that the tensor does not have, and ValueError for a range with
+    nothing in it.
+    In PyTorch: `torch/_dynamo/decorators.py`, `mark_dynamic` (which takes no negative `dim`, and in
+    2.13 only both limits).
     """
     if min is not None and max is not None and min > max:
         raise ValueError(f"mark_dynamic: no size is from {min} to {max}; exchange min and max")
@@ -82,8 +92,8 @@ def mark_dynamic(
 
 
 def mark_static(tensor: torch.Tensor, dim: int | tuple[int, ...] | list[int] | None = None) -> None:
-    """These dimensions of `tensor` (None: all) are numbers, also under `dynamic=True`, and also where they have changed.
-    `mark_dynamic` and `maybe_mark_dynamic` are stronger.
+    """These dimensions of `tensor` (None: all) are numbers, also under `dynamic=True`, and also
+    where they have changed. `mark_dynamic` and `maybe_mark_dynamic` are stronger.
 
     In PyTorch: `torch/_dynamo/decorators.py`, `mark_static`.
     """
@@ -93,7 +103,8 @@ def mark_static(tensor: torch.Tensor, dim: int | tuple[int, ...] | list[int] | N
 
 
 def maybe_mark_dynamic(tensor: torch.Tensor, dim: int | tuple[int, ...] | list[int]) -> None:
-    """As `mark_dynamic`, but no promise: where the program makes a constant of such a size, it is one.
+    """As `mark_dynamic`, but no promise: where the program makes a constant of such a size, it is
+    one.
 
     In PyTorch: `torch/_dynamo/decorators.py`, `maybe_mark_dynamic`.
     """
@@ -105,8 +116,9 @@ def mark_unbacked(
 ) -> None:
     """Raise ValueError: no size is unknown while `course_lib` compiles.
 
-    In torch such a size is never asked about, so one graph serves 0 and 1 as well, and a branch on it ends the graph. A tensor
-    that carries torch's own mark is taken as one with `maybe_mark_dynamic`.
+    In torch such a size is never asked about, so one graph serves 0 and 1 as well, and a branch on
+    it ends the graph. A tensor that carries torch's own mark is taken as one with
+    `maybe_mark_dynamic`.
     In PyTorch: `torch/_dynamo/decorators.py`, `mark_unbacked`.
     """
     raise ValueError(f"mark_unbacked is not supported: {NO_UNBACKED}")
@@ -126,7 +138,9 @@ def mark(tensor: torch.Tensor, name: str, dim: int | tuple[int, ...] | list[int]
 
 
 def dimensions(tensor: torch.Tensor, dim: int | tuple[int, ...] | list[int]) -> set[int]:
-    """These dimensions, counted from the front. Raises IndexError for one that the tensor does not have."""
+    """These dimensions, counted from the front.
+
+    Raises IndexError for one that the tensor does not have."""
     dims = (dim,) if isinstance(dim, int) else dim
     for d in dims:
         if not -tensor.ndim <= d < tensor.ndim:

@@ -87,7 +87,8 @@ def assume_class_dict(it: Machine, cls: type, source: Source | None) -> None:
 
 
 def own_descriptor(it: Machine, value: Any, name: str, method: str, cls: Any = None) -> Any:
-    """`__get__`, `__set__` or `__delete__` of a descriptor of the user's own kind in the class of `value`, None if there is none.
+    """`__get__`, `__set__` or `__delete__` of a descriptor of the user's own kind in the class of
+    `value`, None if there is none.
 
     The method is bound to a copy of the descriptor.
     """

@@ -2,7 +2,8 @@
 
 In:  a value of the interpreted program, and a name.
 Out: `value.name`. Raises what Python raises, or `Unsupported`.
-In PyTorch: `var_getattr` in `torch/_dynamo/variables/`; `UserDefinedObjectVariable.var_getattr` follows CPython's own order.
+In PyTorch: `var_getattr` in `torch/_dynamo/variables/`; `UserDefinedObjectVariable.var_getattr`
+follows CPython's own order.
 """
 
 from __future__ import annotations
@@ -95,7 +96,7 @@ def get(it: Machine, value: Any, name: str, *, default: bool = False) -> Any:
     return by_python(lookup)
 
 
-# ---- kinds of values that have their own way ---------------------------------------------------------
+# ---- kinds of values that have their own way -----------------------------------------------------
 
 
 def of_class_with_own_lookup(lookup: Lookup) -> Any:
@@ -154,7 +155,9 @@ def of_module(lookup: Lookup) -> Any:
 
 
 def of_trusted_module(it: Machine, module: types.ModuleType, name: str) -> Any:
-    """`module.name`, of torch or of Python's library. Nobody rebinds its functions, so there is no guard."""
+    """`module.name`, of torch or of Python's library.
+
+    Nobody rebinds its functions, so there is no guard."""
     attribute = frames.call(None, getattr, module, name)
     source = Imported(module.__name__).attr(name)
 
@@ -174,7 +177,9 @@ def of_class(lookup: Lookup) -> Any:
 
 
 def of_super(lookup: Lookup) -> Any:
-    """`super().name`: a plain value is read from the first class behind `thisclass` that has one. Python itself asks a descriptor."""
+    """`super().name`: a plain value is read from the first class behind `thisclass` that has one.
+
+    Python itself asks a descriptor."""
     if type(lookup.value) is not super:
         return GO_ON
 
@@ -235,11 +240,13 @@ def of_enum_member(lookup: Lookup) -> Any:
     return lookup.it.world.wrap(own_dict(value)[name], known.source.attr(name))
 
 
-# ---- instances: what the copy lacks is filled in, and the class is guarded ---------------------------
+# ---- instances: what the copy lacks is filled in, and the class is guarded -----------------------
 
 
 def of_copy(lookup: Lookup) -> Any:
-    """Fill the attribute in, if the real instance has it. In a module, look for a parameter, a buffer or a submodule."""
+    """Fill the attribute in, if the real instance has it.
+
+    In a module, look for a parameter, a buffer or a submodule."""
     known, name = lookup.copied, lookup.name
     if known is None:
         return GO_ON
@@ -260,7 +267,8 @@ def of_copy(lookup: Lookup) -> Any:
 
 
 def module_member(it: Machine, known: Known, name: str) -> Any:
-    """A parameter, buffer or submodule of an `nn.Module` from outside, GO_ON if it has none of that name."""
+    """A parameter, buffer or submodule of an `nn.Module` from outside, GO_ON if it has none of that
+    name."""
     world, real, attributes = it.world, known.real, own_dict(known.stand_in)
     if not is_a(real, torch.nn.Module):
         return GO_ON
@@ -341,7 +349,8 @@ LOOKUP_RULES: list[Callable[[Lookup], Any]] = [
     of_descriptor,
     of_class_body,
 ]
-"""Each gives the attribute, or GO_ON; some only leave a guard. If none has it, Python looks for it (`by_python`)."""
+"""Each gives the attribute, or GO_ON; some only leave a guard. If none has it, Python looks for it
+(`by_python`)."""
 
 
 def register(rule: Callable[[Lookup], Any], *, before: Callable[[Lookup], Any]) -> None:

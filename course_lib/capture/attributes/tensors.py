@@ -2,7 +2,8 @@
 
 In:  a tensor of the interpreted program, and a name.
 Out: the attribute; of a tensor from outside what the real one has.
-In PyTorch: `torch/_dynamo/variables/tensor.py` (`TensorVariable.var_getattr`, `method_attr_shape`, ...).
+In PyTorch: `torch/_dynamo/variables/tensor.py` (`TensorVariable.var_getattr`, `method_attr_shape`,
+...).
 """
 
 from __future__ import annotations
@@ -63,7 +64,8 @@ def tensor_attribute(it: Machine, tensor: torch.Tensor, name: str) -> Any:
 
 
 def attribute_of_real(it: Machine, tensor: torch.Tensor, name: str) -> Any:
-    """An attribute that only the real tensor knows: one of autograd's, or one that the user has set."""
+    """An attribute that only the real tensor knows: one of autograd's, or one that the user has
+    set."""
     known = it.world.of(tensor)
     attribute = real_attribute(it, tensor, name)
     if name == "grad_fn" and attribute is not None:
@@ -106,7 +108,8 @@ def type_of(it: Machine, value: Any) -> type:
 
 
 def change_tensor(it: Machine, tensor: torch.Tensor, name: str, new: Any = MISSING) -> None:
-    """`tensor.name = new`: an attribute of the user's own, or the gradient of a tensor from outside."""
+    """`tensor.name = new`: an attribute of the user's own, or the gradient of a tensor from
+    outside."""
     if new is MISSING:
         tensor_attribute(it, tensor, name)  # raises if there is none
     elif name in ASSIGNED:
@@ -120,7 +123,8 @@ def change_tensor(it: Machine, tensor: torch.Tensor, name: str, new: Any = MISSI
 
     it.world.store(tensor, name, new)
     if new is MISSING and known is None:
-        # The program made the tensor, and gave it this attribute. Nothing is left to be done outside.
+        # The program made the tensor, and gave it this attribute. Nothing is left to be done
+        # outside.
         del it.world.stored[id(tensor), name]
 
 

@@ -1,8 +1,10 @@
 """Classes: calls of them, and `class` statements.
 
 In:  a class, or the body of one.
-Out: an instance that Python makes, or a class that Python makes; what the user wrote of them in Python is interpreted.
-In PyTorch: `torch/_dynamo/variables/user_defined.py` (`UserDefinedClassVariable`), `variables/builtin.py` (`call_type`).
+Out: an instance that Python makes, or a class that Python makes; what the user wrote of them in
+Python is interpreted.
+In PyTorch: `torch/_dynamo/variables/user_defined.py` (`UserDefinedClassVariable`),
+`variables/builtin.py` (`call_type`).
 """
 
 from __future__ import annotations
@@ -23,7 +25,8 @@ if TYPE_CHECKING:
 
 
 def construct(it: Machine, cls: type, args: list[Any], kwargs: dict[str, Any]) -> Any:
-    """`cls(*args, **kwargs)`: Python makes the object; what the class wrote in Python is interpreted."""
+    """`cls(*args, **kwargs)`: Python makes the object; what the class wrote in Python is
+    interpreted."""
     # `__del__` is to run when the program drops the object
     if issubclass(cls, torch.Tensor) or hasattr(cls, "__del__"):
         raise Unsupported(f"makes a {cls.__name__}", "make it outside the compiled function")
@@ -64,7 +67,8 @@ def build_class(
 
 
 def register_class(it: Machine, made: type) -> type:
-    """Remember a class as made by the interpreted program, and the functions that others have written into it."""
+    """Remember a class as made by the interpreted program, and the functions that others have
+    written into it."""
     it.world.made[id(made)] = made
     for member in vars(made).values():
         for function in functions_of(member).values():

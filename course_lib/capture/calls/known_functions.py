@@ -1,8 +1,11 @@
-"""Builtins that must know about the interpreted world: `getattr`, `isinstance`, `type`, `id`, `super`, ...
+"""Builtins that must know about the interpreted world: `getattr`, `isinstance`, `type`, `id`,
+`super`, ...
 
 In:  the interpreter, and the arguments of the call.
-Out: what the call gives to the program. Python's own function would look at a stand-in, or at the interpreter's frame.
-In PyTorch: `torch/_dynamo/variables/builtin.py` (`call_getattr`, `call_isinstance`, `call_type`, `call_super`, ...).
+Out: what the call gives to the program. Python's own function would look at a stand-in, or at the
+interpreter's frame.
+In PyTorch: `torch/_dynamo/variables/builtin.py` (`call_getattr`, `call_isinstance`, `call_type`,
+`call_super`, ...).
 """
 
 from __future__ import annotations
@@ -46,12 +49,13 @@ def handles(*functions: Any) -> Register:
     return register
 
 
-# ---- what is it? -------------------------------------------------------------------------------------
+# ---- what is it? ---------------------------------------------------------------------------------
 
 
 @handles(isinstance)
 def is_instance(it: Machine, value: Any, classes: Any) -> Any:
-    """`isinstance(value, classes)`: to the program no tensor is fake, and a symbolic number is an int."""
+    """`isinstance(value, classes)`: to the program no tensor is fake, and a symbolic number is an
+    int."""
     if type(value) in SYMBOLIC:
         number_class = attributes.type_of(it, value)
         if not is_users(type(classes)):
@@ -92,7 +96,10 @@ class Id(int):
 
 @handles(id)
 def id_of(it: Machine, value: Any) -> int:
-    """`id(value)`. For an object from outside it is the real object's, under a guard: the program may have kept that number."""
+    """`id(value)`.
+
+    For an object from outside it is the real object's, under a guard: the program may have kept
+    that number."""
     known = it.world.of(value)
     if is_a(value, torch.Tensor) and known and not is_a(known.real, torch.nn.Parameter):
         raise Unsupported("asks for the id of a tensor from outside")
@@ -108,7 +115,8 @@ def id_of(it: Machine, value: Any) -> int:
 
 @handles(super)
 def make_super(it: Machine, *args: Any) -> Any:
-    """`super()`, as CPython does it: the class from the cell `__class__`, the object from the first argument."""
+    """`super()`, as CPython does it: the class from the cell `__class__`, the object from the first
+    argument."""
     if not args:
         first = it.locals[it.code.co_varnames[0]]
         value = first.cell_contents if type(first) is types.CellType else first
@@ -116,7 +124,7 @@ def make_super(it: Machine, *args: Any) -> Any:
     return super(*args)
 
 
-# ---- attributes --------------------------------------------------------------------------------------
+# ---- attributes ----------------------------------------------------------------------------------
 
 
 @handles(getattr)
@@ -176,7 +184,7 @@ def call_by_name(it: Machine, caller: operator.methodcaller, value: Any) -> Any:
     return it.call_function(attributes.get(it, value, name), args, dict(kwargs))
 
 
-# ---- calls of something else -------------------------------------------------------------------------
+# ---- calls of something else ---------------------------------------------------------------------
 
 
 def call_bound(it: Machine, bound: types.MethodType, /, *args: Any, **kwargs: Any) -> Any:
@@ -206,12 +214,13 @@ def make_iterator(it: Machine, value: Any, *end: Any) -> Any:
     return it.native(iter, *args)
 
 
-# ---- exceptions, and what is refused -----------------------------------------------------------------
+# ---- exceptions, and what is refused -------------------------------------------------------------
 
 
 @handles(sys.exception)
 def handled(it: Machine) -> BaseException | None:
-    """The exception that is being handled: by the interpreted program, or else by whoever called it."""
+    """The exception that is being handled: by the interpreted program, or else by whoever called
+    it."""
     if it.handling is None and sys.exception() is None:
         it.world.assume(Source(".exception()", Imported("sys")), "identity", Is(None))
     elif it.handling is None or it.world.is_opaque(it.handling):

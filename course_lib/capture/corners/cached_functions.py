@@ -1,12 +1,15 @@
 """A function with a cache: `functools.lru_cache`.
 
 In:  a call of it, with constants or objects from outside.
-Out: what the real function gives. The call itself is the place where that is found, so guards ask the cache again.
+Out: what the real function gives. The call itself is the place where that is found, so guards ask
+     the cache again.
 
-Eager runs the function once for the same arguments, and then its cache answers, whatever has changed since. So the real function
-is asked, here and now. If its cache holds nothing yet (`answers`), that runs its code: then the code may only compute. Its bytecode
-tells (`reading.py`); where that is not enough, the code is interpreted first, and must have changed nothing.
-In PyTorch: `torch/_dynamo/variables/functions.py` (`WrapperUserFunctionVariable`): it follows the function and leaves out the cache.
+Eager runs the function once for the same arguments, and then its cache answers, whatever has
+changed since. So the real function is asked, here and now. If its cache holds nothing yet
+(`answers`), that runs its code: then the code may only compute. Its bytecode tells (`reading.py`);
+where that is not enough, the code is interpreted first, and must have changed nothing.
+In PyTorch: `torch/_dynamo/variables/functions.py` (`WrapperUserFunctionVariable`): it follows the
+function and leaves out the cache.
 """
 
 from __future__ import annotations
@@ -111,8 +114,10 @@ class CachedCall:
         return self.it.call_function(inner, self.args, self.kwargs)
 
     def may_read_what_changed(self) -> bool:
-        """True if the program has changed something that the function may read. The real objects are
-        not changed yet, so the real function would see what was there before."""
+        """True if the program has changed something that the function may read.
+
+        The real objects are not changed yet, so the real function would see what was there
+        before."""
         if not has_changed(self.it.world):
             return False
         if not reads_constants_only(self.function):
@@ -145,7 +150,9 @@ def key_of(arguments: tuple[Any, ...]) -> Any:
 
 
 def cache_of(function: Any) -> dict[Any, Any]:
-    """The dict in which a function of `functools.lru_cache` keeps its answers. Python shows it to the garbage collector only."""
+    """The dict in which a function of `functools.lru_cache` keeps its answers.
+
+    Python shows it to the garbage collector only."""
     parts = gc.get_referents(function)
     for before, part in itertools.pairwise(parts):
         if part is function.__wrapped__ and type(before) is dict:
@@ -199,7 +206,9 @@ def impurity(function: Any, are_constants: bool) -> str:
 def see_it_compute(
     it: Machine, function: Any, args: list[Any], kwargs: dict[str, Any], why: str
 ) -> None:
-    """Interpret the function. Raises Unsupported if it changes anything, or has operations for the graph."""
+    """Interpret the function.
+
+    Raises Unsupported if it changes anything, or has operations for the graph."""
     world = it.world
     before = changes(world), len(world.builder.graph.nodes), len(world.warned)
     it.call_function(inner_function(it, function, world.source_of(function)), args, kwargs)
@@ -209,10 +218,12 @@ def see_it_compute(
 
 
 def reads_constants_only(function: Any) -> bool:
-    """True if its code can reach nothing outside but constants, functions and classes. (Names decide:
-    of globals, and what they hold.)
+    """True if its code can reach nothing outside but constants, functions and classes.
 
-    Then it does not matter that the program has changed something, which is not yet done to the real objects.
+    (Names decide: of globals, and what they hold.)
+
+    Then it does not matter that the program has changed something, which is not yet done to the
+    real objects.
     """
     waiting, ids_seen = [function.__wrapped__], set[int]()
     while waiting:
@@ -237,8 +248,9 @@ MOST_PARTS = 1000
 
 
 def lead_to_what_changed(it: Machine, given: list[Argument | None]) -> bool:
-    """True if one of the arguments holds an object that the program has changed. (The real one is not
-    changed yet.)"""
+    """True if one of the arguments holds an object that the program has changed.
+
+    (The real one is not changed yet.)"""
     holders = {key[0] for key in changes(it.world)}
     changed = {id(known.real) for known in it.world.known.values() if id(known) in holders}
     changed |= holders  # of what is stored elsewhere the key is the object's own

@@ -1,12 +1,17 @@
-"""An `autograd.Function` whose forward is followed: it gets a function, a module or an object, or does more than compute.
+"""An `autograd.Function` whose forward is followed: it gets a function, a module or an object, or
+does more than compute.
 
-In:  `cls.apply(x, module)`, where the code of `forward` cannot be one node of the graph (`own_operations.py`).
-Out: the operations of `forward`, without gradients, and one node behind them, an `autograd.Function` of its own (`attached`): it
-     gives what forward gave, and its backward is the user's.
+In:  `cls.apply(x, module)`, where the code of `forward` cannot be one node of the graph
+     (`own_operations.py`).
+Out: the operations of `forward`, without gradients, and one node behind them, an
+     `autograd.Function` of its own (`attached`): it gives what forward gave, and its backward is
+     the user's.
 
-The user's `forward` is interpreted like any other function, so what it reads is guarded and what it changes is done by the head.
-Its `backward` is not: torch traces it with the graph. So that may only compute, from tensors and constants that `forward` kept.
-In PyTorch: `torch/_dynamo/variables/higher_order_ops.py` (`AutogradFunctionApplyVariable`), which traces backward, too.
+The user's `forward` is interpreted like any other function, so what it reads is guarded and what it
+changes is done by the head. Its `backward` is not: torch traces it with the graph. So that may only
+compute, from tensors and constants that `forward` kept.
+In PyTorch: `torch/_dynamo/variables/higher_order_ops.py` (`AutogradFunctionApplyVariable`), which
+traces backward, too.
 """
 
 from __future__ import annotations
@@ -32,7 +37,9 @@ OWN_PREFIX = "_course_"
 
 
 class FunctionContext:
-    """What stands for `ctx` while `forward` is interpreted. The program's own attributes are ordinary ones."""
+    """What stands for `ctx` while `forward` is interpreted.
+
+    The program's own attributes are ordinary ones."""
 
     def __init__(self, needs_input_grad: tuple[bool, ...]) -> None:
         self.needs_input_grad = needs_input_grad
@@ -52,7 +59,8 @@ class FunctionContext:
 
 @dataclass(frozen=True)
 class At:
-    """Stands for a tensor: where it is among the values that the attached function gets, or among its results."""
+    """Stands for a tensor: where it is among the values that the attached function gets, or among
+    its results."""
 
     place: int
     is_result: bool = False
@@ -65,7 +73,8 @@ class Plan:
     # The user's, and what the class is called
     backward: Callable[..., Any]
     name: str
-    # So many values stand for the arguments of `apply` (those that are no tensors are None), so many for results
+    # So many values stand for the arguments of `apply` (those that are no tensors are None), so
+    # many for results
     arguments: int
     results: int
     # Which of all that forward gave are tensors
@@ -117,11 +126,13 @@ def attached(plan: Plan) -> Callable[..., Any]:
     return Attached.apply
 
 
-# ---- following forward ---------------------------------------------------------------------------------
+# ---- following forward ---------------------------------------------------------------------------
 
 
 def follow(it: Machine, cls: Any, args: list[Any], wanted: bool) -> Any:
-    """Interpret `forward`. Where gradients are wanted, its results are those of a node that has the user's backward."""
+    """Interpret `forward`.
+
+    Where gradients are wanted, its results are those of a node that has the user's backward."""
     if torch._C._functorch.peek_interpreter_stack() is not None:
         raise Unsupported(f"calls {cls.__name__}.apply within a transform", CALL_OUTSIDE)
 
@@ -214,7 +225,9 @@ def plan_of(
     shown: tuple[bool, ...],
     values: list[Any],
 ) -> Plan:
-    """What backward will find in its `ctx`. `values`: arguments and results; other tensors that it keeps are added."""
+    """What backward will find in its `ctx`.
+
+    `values`: arguments and results; other tensors that it keeps are added."""
     tensors = values[len(args) :]
 
     def place_of(part: Any) -> Any:
@@ -264,7 +277,8 @@ def backward_of(cls: Any) -> Any:
 
 
 def is_shared(it: Machine, args: list[Any], value: Any) -> bool:
-    """Is there a list or dict in it that the program has elsewhere, too, and may change before backward?"""
+    """Is there a list or dict in it that the program has elsewhere, too, and may change before
+    backward?"""
     ids_of_parts = {id(part) for arg in args for part in changeable(arg)}
     return any(it.world.of(part) or id(part) in ids_of_parts for part in changeable(value))
 
@@ -299,6 +313,7 @@ def refuse_if_read(cls: Any, name: str, value: Any) -> None:
 
 
 def names_in(code: types.CodeType) -> set[str]:
-    """The names of attributes and variables in a code object, and in the functions that it makes."""
+    """The names of attributes and variables in a code object, and in the functions that it
+    makes."""
     inner = [one for one in code.co_consts if isinstance(one, types.CodeType)]
     return {*code.co_names, *code.co_consts}.union(*map(names_in, inner))

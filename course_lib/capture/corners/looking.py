@@ -1,9 +1,11 @@
-"""Functions that only look: at the frame's own variables, its callers, this thread, the names in an object; `pickle` of constants.
+"""Functions that only look: at the frame's own variables, its callers, this thread, the names in an
+object; `pickle` of constants.
 
-In:  `locals()`, `sys._getframe(1).f_code.co_name`, `globals()["x"]`, `threading.current_thread()`, `pickle.dumps((1, "a"))`.
+In:  `locals()`, `sys._getframe(1).f_code.co_name`, `globals()["x"]`, `threading.current_thread()`,
+     `pickle.dumps((1, "a"))`.
 Out: what eager would see. What lies outside the captured frame is guarded.
-In PyTorch: `torch/_dynamo/variables/builtin.py` (`call_locals`, `call_dir`), `variables/misc.py` (`FrameSummaryVariable`); the rest
-are polyfills or run as constants.
+In PyTorch: `torch/_dynamo/variables/builtin.py` (`call_locals`, `call_dir`), `variables/misc.py`
+(`FrameSummaryVariable`); the rest are polyfills or run as constants.
 """
 
 from __future__ import annotations
@@ -34,7 +36,7 @@ from course_lib.frames.newer import LOCALS_ARE_ONE_DICT
 if TYPE_CHECKING:
     from course_lib.capture.machine import Machine
 
-# ---- the frame's own variables -----------------------------------------------------------------------
+# ---- the frame's own variables -------------------------------------------------------------------
 
 
 def local_variables(it: Machine) -> dict[str, Any]:
@@ -42,7 +44,8 @@ def local_variables(it: Machine) -> dict[str, Any]:
     if it.names is not None:  # a class body
         return it.names
 
-    # The captured frame has only those arguments that its code reads, unless the code itself names `locals` or `dir`
+    # The captured frame has only those arguments that its code reads, unless the code itself names
+    # `locals` or `dir`
     code = it.code
     unread_parameters = set(frames.parameters(code)) - it.locals.keys()
     if it is it.world.root and unread_parameters and not lists_variables(code):
@@ -84,7 +87,8 @@ class GlobalVariables(NamesOneByOne):
         """The variable's value; MISSING if the module has no such variable."""
         stored = self.world.stored.get((id(self.variables), name))
         if type(name) is not str or (stored is None and name not in self.variables):
-            # asked for its guard that the name is absent; its answer may be a builtin, which `globals()` has not
+            # asked for its guard that the name is absent; its answer may be a builtin, which
+            # `globals()` has not
             self.world.read_global(self.variables, str(name), self.function)
             return MISSING
         return self.world.read_global(self.variables, name, self.function)
@@ -97,11 +101,13 @@ def global_variables(it: Machine) -> GlobalVariables:
     return GlobalVariables(it)
 
 
-# ---- the callers -------------------------------------------------------------------------------------
+# ---- the callers ---------------------------------------------------------------------------------
 
 
 class InterpretedFrame:
-    """Stands for the frame of interpreted code. `depth`: how many frames lie around it, up to the captured one."""
+    """Stands for the frame of interpreted code.
+
+    `depth`: how many frames lie around it, up to the captured one."""
 
     def __init__(self, machine: Machine, depth: int) -> None:
         self.machine, self.depth = machine, depth
@@ -145,7 +151,7 @@ def of_frame(lookup: Lookup) -> Any:
     raise Unsupported(f"reads {name} of a frame")
 
 
-# ---- this thread -------------------------------------------------------------------------------------
+# ---- this thread ---------------------------------------------------------------------------------
 
 THREADS = Imported("threading")
 
@@ -200,7 +206,7 @@ def change_thread_local(it: Machine, known: Known, name: str, new: Any = MISSING
     it.world.store(known.stand_in, name, new)
 
 
-# ---- names in an object ------------------------------------------------------------------------------
+# ---- names in an object --------------------------------------------------------------------------
 
 
 def names_of(it: Machine, *values: Any) -> Any:
@@ -238,7 +244,7 @@ def names_outside(it: Machine, value: Any, source: Source) -> list[str]:
     return list(names)
 
 
-# ---- pickle ------------------------------------------------------------------------------------------
+# ---- pickle --------------------------------------------------------------------------------------
 
 NESTS = (list, tuple, dict, set, frozenset)
 

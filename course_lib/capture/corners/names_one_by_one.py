@@ -1,8 +1,10 @@
 """Dicts of names that a program reads one name at a time: `globals()`, `sys.modules`.
 
 In:  `globals()["scale"]`, `sys.modules.get("numpy")`, `"x" in globals()`.
-Out: what the real dict has there, and a guard on this one name. A guard on the whole dict would fail at each import.
-In PyTorch: `torch/_dynamo/variables/dicts.py` (`ConstDictVariable`, whose keys are guarded one by one).
+Out: what the real dict has there, and a guard on this one name. A guard on the whole dict would
+fail at each import.
+In PyTorch: `torch/_dynamo/variables/dicts.py` (`ConstDictVariable`, whose keys are guarded one by
+one).
 """
 
 from __future__ import annotations
@@ -18,7 +20,9 @@ if TYPE_CHECKING:
 
 
 class NamesOneByOne(dict[str, Any]):
-    """Stands for such a dict. It is empty: each look-up asks the real dict (`find`) and leaves a guard."""
+    """Stands for such a dict.
+
+    It is empty: each look-up asks the real dict (`find`) and leaves a guard."""
 
     refused = "lists or changes all names of a dict"
     """What a program does that needs more than one name, in the words of a graph break."""
@@ -26,7 +30,9 @@ class NamesOneByOne(dict[str, Any]):
     """What the user can do instead."""
 
     def find(self, name: Any) -> Any:
-        """What the interpreted program sees under this name; MISSING where there is no such name. Leaves a guard."""
+        """What the interpreted program sees under this name; MISSING where there is no such name.
+
+        Leaves a guard."""
         raise NotImplementedError
 
     def get(self, name: Any, default: Any = None) -> Any:
@@ -43,7 +49,9 @@ class NamesOneByOne(dict[str, Any]):
         return self.find(name) is not MISSING
 
     def refuse(self, *args: Any, **kwargs: Any) -> Any:
-        """Stands for all other methods: they need all the names, or change them. The dict itself is empty and must not answer."""
+        """Stands for all other methods: they need all the names, or change them.
+
+        The dict itself is empty and must not answer."""
         raise Unsupported(self.refused, self.instead)
 
     __iter__ = __len__ = __reversed__ = __eq__ = __ne__ = __or__ = __ror__ = __ior__ = refuse

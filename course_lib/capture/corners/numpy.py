@@ -1,14 +1,17 @@
 """NumPy in a program: what stands for its arrays and numbers, and what calls of its functions do.
 
-In:  `numpy.sqrt(8)`, `numpy.float32(2)` as an argument, `x.numpy()`, `torch.from_numpy(array)`, an array from outside.
-Out: of constants what NumPy gives, now; a number that is an input of the graph; an `Array` whose memory a tensor of the graph has.
+In:  `numpy.sqrt(8)`, `numpy.float32(2)` as an argument, `x.numpy()`, `torch.from_numpy(array)`, an
+     array from outside.
+Out: of constants what NumPy gives, now; a number that is an input of the graph; an `Array` whose
+     memory a tensor of the graph has.
 
 - `arrays.py`: what stands for arrays and numbers; `array_operators.py`: their operators and items.
-- `numpy_constants.py`: what NumPy computes now; `numpy_ufuncs.py` and `numpy_functions.py`: what the
-  graph computes.
+- `numpy_constants.py`: what NumPy computes now; `numpy_ufuncs.py` and `numpy_functions.py`: what
+  the graph computes.
 - `numpy_rules.py`: the tables of both.
 
-In PyTorch: `NumpyNdarrayVariable` in `torch/_dynamo/variables/tensor.py`, `NumpyVariable` in `variables/misc.py`.
+In PyTorch: `NumpyNdarrayVariable` in `torch/_dynamo/variables/tensor.py`, `NumpyVariable` in
+`variables/misc.py`.
 """
 
 from __future__ import annotations
@@ -58,11 +61,12 @@ NUMPY_NUMBERS = (np.integer, np.floating, np.bool_)
 HELPERS["as_tensor"] = torch.as_tensor
 
 
-# ---- what stands for objects from outside ------------------------------------------------------------
+# ---- what stands for objects from outside --------------------------------------------------------
 
 
 def number(world: World, value: Any, source: Source) -> Any:
-    """A NumPy number from outside: an argument is an input of the graph, any other this very one until it changes."""
+    """A NumPy number from outside: an argument is an input of the graph, any other this very one
+    until it changes."""
     item = value.item()
     symbol: Any = item
     if type(item) in (int, float):
@@ -89,7 +93,9 @@ def assume_value(world: World, value: Any, source: Source) -> Any:
 
 
 def input_of(world: World, value: Any, source: Source) -> torch.Tensor:
-    """A number or an array from outside as a tensor: an input of the graph. The memory of an array is the tensor's."""
+    """A number or an array from outside as a tensor: an input of the graph.
+
+    The memory of an array is the tensor's."""
     with world.builder.real_world():
         real = torch.as_tensor(value)
     tensor: torch.Tensor = world.wrap(real, source.inside("as_tensor"))
@@ -114,7 +120,7 @@ def dtype(world: World, value: Any, source: Source) -> Any:
     return world.know(value, value, source).stand_in
 
 
-# ---- calls -------------------------------------------------------------------------------------------
+# ---- calls ---------------------------------------------------------------------------------------
 
 DISPATCHER = type(np.prod)
 CLASSES = (np.dtype, np.finfo, np.iinfo)
@@ -171,7 +177,8 @@ def all_known(value: Any) -> bool:
 
 
 def array_of(it: Machine, function: Any, value: Any) -> Any:
-    """A tensor that is given to `numpy.asarray`, or to `numpy.array`: the array that has its memory."""
+    """A tensor that is given to `numpy.asarray`, or to `numpy.array`: the array that has its
+    memory."""
     if not isinstance(value, torch.Tensor):
         return value
     if function not in (np.asarray, np.array, np.asanyarray):
@@ -239,7 +246,7 @@ def call_method_of_data(owner: Any, name: str, args: list[Any], kwargs: dict[str
     return numpy_functions.call(getattr(np, name), [owner, *args], kwargs)
 
 
-# ---- attributes --------------------------------------------------------------------------------------
+# ---- attributes ----------------------------------------------------------------------------------
 
 
 def of_array(lookup: Lookup) -> Any:
@@ -299,11 +306,13 @@ def attribute_of_data(value: Any, name: str) -> Any:
     refuse(f"reads the attribute '{name}' of an array of NumPy")
 
 
-# ---- tensors -----------------------------------------------------------------------------------------
+# ---- tensors -------------------------------------------------------------------------------------
 
 
 def numpy_of_tensor(builder: GraphBuilder, operation: Operation) -> Any:
-    """`x.numpy()`: an array with the memory of the tensor. (torch refuses a tensor that needs a gradient.)"""
+    """`x.numpy()`: an array with the memory of the tensor.
+
+    (torch refuses a tensor that needs a gradient.)"""
     if operation.name != "numpy" or not operation.is_on_tensor or builder.inference:
         return GO_ON
     if len(operation.args) > 1 or operation.kwargs:
@@ -375,7 +384,8 @@ def in_operation(value: Any, tensor: torch.Tensor | None = None) -> Any:
 
 
 def tensor_of_array(name: str, it: Machine, data: Any, *args: Any, **options: Any) -> Any:
-    """`torch.as_tensor(array)`, `torch.from_numpy(array)` share the array's memory; `torch.tensor(array)` does not."""
+    """`torch.as_tensor(array)`, `torch.from_numpy(array)` share the array's memory;
+    `torch.tensor(array)` does not."""
     if isinstance(data, np.generic) and type(data) is not Number and data.dtype in TORCH_DTYPES:
         # the recorder makes it a number of Python's, which has no dtype
         options = {"dtype": TORCH_DTYPES[data.dtype]} | options
@@ -424,11 +434,12 @@ BEFORE: dict[str, Any] = {
 }
 
 
-# ---- in heads ----------------------------------------------------------------------------------------
+# ---- in heads ------------------------------------------------------------------------------------
 
 
 def write_array(head: Rebuilder, value: Array) -> str:
-    """An array that the program made: of constants a copy at each call, else what has the memory of the graph's tensor."""
+    """An array that the program made: of constants a copy at each call, else what has the memory of
+    the graph's tensor."""
     if value.constant is None:
         return head.assign(f"{head.rebuild(value.tensor)}.numpy()", value)
     memory = value.memory

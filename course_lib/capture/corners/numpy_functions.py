@@ -1,7 +1,9 @@
 """Functions of NumPy, of arrays whose data only the graph knows.
 
-In:  a function of NumPy (`np.sum`, `np.where`), and arguments of which some `Array` or `Number` is no constant.
-Out: an `Array` or a `Number` that operations of torch compute, where these give what NumPy gives. Anything else is `Unsupported`.
+In:  a function of NumPy (`np.sum`, `np.where`), and arguments of which some `Array` or `Number` is
+     no constant.
+Out: an `Array` or a `Number` that operations of torch compute, where these give what NumPy gives.
+Anything else is `Unsupported`.
 In PyTorch: `torch/_numpy/_funcs_impl.py`, `_reductions_impl.py`.
 """
 
@@ -44,7 +46,7 @@ def call(function: Any, args: list[Any], kwargs: dict[str, Any]) -> Any:
     return whole(name, rule, args, kwargs)
 
 
-# ---- functions that a table says -----------------------------------------------------------------------
+# ---- functions that a table says -----------------------------------------------------------------
 
 
 def whole(name: str, rule: Whole, args: list[Any], kwargs: dict[str, Any]) -> Any:
@@ -74,7 +76,9 @@ def whole(name: str, rule: Whole, args: list[Any], kwargs: dict[str, Any]) -> An
 def arguments_of(
     name: str, rule: Whole, args: list[Any], kwargs: dict[str, Any]
 ) -> tuple[list[Any], list[Any]]:
-    """The arrays among the arguments, and the options by place behind them. Refuses those for which torch may differ."""
+    """The arrays among the arguments, and the options by place behind them.
+
+    Refuses those for which torch may differ."""
     if rule.arrays == 0:
         arrays, options = list(args[0]), args[1:]
     else:
@@ -96,7 +100,7 @@ def in_torch(value: Any) -> Any:
     return type(value)(map(in_torch, value)) if type(value) in (tuple, list) else value
 
 
-# ---- functions that have a form of their own ---------------------------------------------------------
+# ---- functions that have a form of their own -----------------------------------------------------
 
 
 def where(condition: Any, *sides: Any) -> Any:
@@ -153,7 +157,8 @@ def as_array(data: Any, dtype: Any = None) -> Any:
 
 
 def array(data: Any, dtype: Any = None) -> Any:
-    """`numpy.array(data)`: a copy; of a sequence of arrays or numbers, one with a dimension more."""
+    """`numpy.array(data)`: a copy; of a sequence of arrays or numbers, one with a dimension
+    more."""
     if type(data) in (list, tuple):
         common = np.result_type(*map(dtype_of, data))
         data = Array(tensor=torch.stack([operand(part, common, as_number=False) for part in data]))

@@ -1,14 +1,19 @@
 """Calls of the user's own operations: an `autograd.Function`, a custom operator.
 
-The code of such an operation is torch's to run, not capture's to follow. There are three ways to keep its meaning:
+The code of such an operation is torch's to run, not capture's to follow. There are three ways to
+keep its meaning:
 
     its code only computes      one node of the graph; the constants that it reads are guarded
-    a forward that does more    of an `autograd.Function`: forward is followed, if its backward only computes (`followed_functions.py`)
-    else                        a graph break: it is called once a call, in its place, exactly as eager does
+    a forward that does more    of an `autograd.Function`: forward is followed, if its backward only
+                                computes (`followed_functions.py`)
+    else                        a graph break: it is called once a call, in its place, exactly as
+                                eager does
 
-`reading.py` says which. With `fullgraph=True` a custom operator stays in the graph in any case, as torch documents it; what an
-`autograd.Function` does outside has no form in a graph, so there it is refused.
-In PyTorch: `torch/_dynamo/variables/misc.py` (`AutogradFunctionVariable`), `torch/_higher_order_ops/auto_functionalize.py`.
+`reading.py` says which. With `fullgraph=True` a custom operator stays in the graph in any case, as
+torch documents it; what an `autograd.Function` does outside has no form in a graph, so there it is
+refused.
+In PyTorch: `torch/_dynamo/variables/misc.py` (`AutogradFunctionVariable`),
+`torch/_higher_order_ops/auto_functionalize.py`.
 """
 
 from __future__ import annotations
@@ -50,7 +55,7 @@ METHOD_TYPES = types.MethodType, types.BuiltinMethodType
 """What `cls.apply` is: a method written in Python, and since torch 2.14 one written in C."""
 
 
-# ---- autograd.Function -----------------------------------------------------------------------------------------------
+# ---- autograd.Function ---------------------------------------------------------------------------
 
 
 def is_autograd_apply(it: Machine, function: Any) -> bool:
@@ -70,7 +75,8 @@ def is_autograd_apply(it: Machine, function: Any) -> bool:
 def call_autograd_function(
     it: Machine, function: Any, args: list[Any], kwargs: dict[str, Any]
 ) -> Any:
-    """`cls.apply(...)`: one node of the graph, with a backward of its own, if its code only computes."""
+    """`cls.apply(...)`: one node of the graph, with a backward of its own, if its code only
+    computes."""
     cls = function.__self__
     name = f"{cls.__name__}.apply"
     wanted = wants_gradient(args)
@@ -95,7 +101,9 @@ def call_autograd_function(
 
 
 def cannot_be_a_node(it: Machine, cls: Any, args: list[Any], given: Outside) -> str:
-    """Why `forward` must be followed, "" if its code only computes. `given`: what functions among the arguments read."""
+    """Why `forward` must be followed, "" if its code only computes.
+
+    `given`: what functions among the arguments read."""
     name = f"{cls.__name__}.apply"
     own_context = cls.setup_context is not torch.autograd.Function.setup_context
     read_by_forward = Outside()
@@ -131,7 +139,9 @@ def look_at(it: Machine, cls: type, member: str, role: Role, found: Outside) -> 
 
 
 def look_at_backward(it: Machine, cls: type, name: str, given: Outside) -> None:
-    """Refuse a backward that does more than compute. It runs later: then what it reads may be something else.
+    """Refuse a backward that does more than compute.
+
+    It runs later: then what it reads may be something else.
     `given`: what the functions among the arguments read, which it may call."""
     outside = Outside(constants=list(given.constants), random=list(given.random))
     for member in BACKWARD:
@@ -144,7 +154,8 @@ def look_at_backward(it: Machine, cls: type, name: str, given: Outside) -> None:
 
 
 def look_at_argument(arg: Any, found: Outside) -> None:
-    """An argument that is no tensor is part of the operation: a function is read, what can change is not to be there."""
+    """An argument that is no tensor is part of the operation: a function is read, what can change
+    is not to be there."""
     for part in tree_leaves(arg):
         if is_a(part, types.FunctionType):
             read(part, Role(), found)
@@ -204,7 +215,7 @@ def interpreted_value(it: Machine, place: Name) -> Any:
     return it.world.read_global(place.function.__globals__, place.name, place.function)
 
 
-# ---- custom operators ------------------------------------------------------------------------------------------------
+# ---- custom operators ----------------------------------------------------------------------------
 
 
 def is_own_operator(it: Machine, function: Any) -> bool:
@@ -215,12 +226,14 @@ def is_own_operator(it: Machine, function: Any) -> bool:
 
 
 def call_own_operator(it: Machine, function: Any, args: list[Any], kwargs: dict[str, Any]) -> Any:
-    """A call of a custom operator: a node of the graph if its kernel, and its backward if it is wanted, only compute."""
+    """A call of a custom operator: a node of the graph if its kernel, and its backward if it is
+    wanted, only compute."""
     overloads = overloads_of(function)
     wanted = wants_gradient([args, kwargs])
     problem = first_problem(it, overloads, wanted)
 
-    # With `fullgraph=True` the operator stands in the graph all the same, unless torch would run the user's code right now.
+    # With `fullgraph=True` the operator stands in the graph all the same, unless torch would run
+    # the user's code right now.
     if problem and (not it.world.fullgraph or any(map(runs_in_capture, overloads))):
         raise Unsupported(f"calls the operator {function}, {problem}", WHAT_TO_DO)
 
@@ -239,7 +252,9 @@ def overloads_of(function: Any) -> list[torch._ops.OpOverload]:
 
 
 def first_problem(it: Machine, overloads: list[torch._ops.OpOverload], wanted: bool) -> str:
-    """Why one of these may not run with the graph, or ''. `wanted`: gradients are, so backward counts, too."""
+    """Why one of these may not run with the graph, or ''.
+
+    `wanted`: gradients are, so backward counts, too."""
     for op in overloads:
         problem = kernel_problem(it, op)
         if not problem and wanted:
@@ -250,7 +265,8 @@ def first_problem(it: Machine, overloads: list[torch._ops.OpOverload], wanted: b
 
 
 def runs_in_capture(op: torch._ops.OpOverload) -> bool:
-    """Does torch run code of the user's for tensors without data, which may do more than compute?"""
+    """Does torch run code of the user's for tensors without data, which may do more than
+    compute?"""
     definition, outside = definition_of(op), Outside()
     if definition is not None and definition._setup_context_fn is not None:
         read(definition._setup_context_fn, Role(context=True), outside)
@@ -258,7 +274,8 @@ def runs_in_capture(op: torch._ops.OpOverload) -> bool:
 
 
 def kernel_problem(it: Machine, op: torch._ops.OpOverload) -> str:
-    """Why the kernel of an operator must be called in its place, "" if it may run with the graph."""
+    """Why the kernel of an operator must be called in its place, "" if it may run with the
+    graph."""
     definition = definition_of(op)
     if definition is None:
         # torch's dispatcher tells in which file each kernel was registered.
@@ -266,7 +283,8 @@ def kernel_problem(it: Machine, op: torch._ops.OpOverload) -> str:
         written_in_c = all(file.endswith((".cpp", ".cu", ".cc", ".h", ".hpp")) for file in files)
         return "" if written_in_c else "whose code is not known"
 
-    # Look through its Python code for what leads outside. One function may be registered several times.
+    # Look through its Python code for what leads outside. One function may be registered several
+    # times.
     outside = Outside()
     for function in dict.fromkeys([definition._init_fn, *definition._backend_fns.values()]):
         read(unwrapped(function), Role(kernel=True), outside)
@@ -280,7 +298,8 @@ def kernel_problem(it: Machine, op: torch._ops.OpOverload) -> str:
 
 
 def unwrapped(function: Any) -> Any:
-    """The user's function in torch's wrapper of it (`torch.library.custom_op` makes one for each device)."""
+    """The user's function in torch's wrapper of it (`torch.library.custom_op` makes one for each
+    device)."""
     while TORCHS_CODE.search(getattr(getattr(function, "__code__", None), "co_filename", "")):
         inner = [c.cell_contents for c in function.__closure__ or ()]
         inner = [f for f in inner if is_a(f, types.FunctionType)]

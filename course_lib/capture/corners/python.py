@@ -1,4 +1,5 @@
-"""Objects of Python's that are written in C, or that capture could not copy: each can be read under one guard.
+"""Objects of Python's that are written in C, or that capture could not copy: each can be read under
+one guard.
 
 In:  a logger, a view of a dict (`inspect.Signature.parameters`).
 Out: what the program reads there, and a guard that it will be so again.
@@ -45,7 +46,9 @@ LOG_LEVELS = {
 
 
 def log_nothing(level: int, it: Machine, logger: Any, *args: Any, **kwargs: Any) -> None:
-    """A message of a level that is switched off. One that is written ends the graph: it is to come at its time."""
+    """A message of a level that is switched off.
+
+    One that is written ends the graph: it is to come at its time."""
     known = it.world.of(logger)
     if known is None or is_enabled(it, logger, level):
         raise Unsupported("writes a log message", "write it outside the compiled function")
@@ -117,7 +120,9 @@ def view_of_dict(world: World, view: Any, source: Source) -> Any:
 
 
 def lookup_special(it: Machine, value: Any, name: str, default: Any) -> Any:
-    """A method that Python looks for in the class only. `contextlib` of 3.15 searches the classes' dictionaries for it."""
+    """A method that Python looks for in the class only.
+
+    `contextlib` of 3.15 searches the classes' dictionaries for it."""
     if member_of(type(value), name) is MISSING:
         return default
     return attributes.get(it, value, name)
@@ -146,7 +151,8 @@ def cached_property(lookup: Lookup) -> Any:
 
 
 def named_tuple(it: Machine, *args: Any, **kwargs: Any) -> Any:
-    """`collections.namedtuple(...)`: the class belongs to the module of the line that calls, as if Python ran that line."""
+    """`collections.namedtuple(...)`: the class belongs to the module of the line that calls, as if
+    Python ran that line."""
     if kwargs.get("module") is None:
         kwargs["module"] = it.globals.get("__name__", "__main__")
     return frames.call(None, collections.namedtuple, *args, **kwargs)

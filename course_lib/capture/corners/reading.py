@@ -1,11 +1,16 @@
-"""What the code of a function reads outside of it and what it does there, told by its bytecode alone.
+"""What the code of a function reads outside of it and what it does there, told by its bytecode
+alone.
 
-In:  a function of the user's that torch will call (`forward` of an `autograd.Function`, the kernel of a custom operator).
-Out: an `Outside`: the constants that it reads, the changeable things that it reads, and whatever it may do beyond computing.
+In:  a function of the user's that torch will call (`forward` of an `autograd.Function`, the kernel
+     of a custom operator).
+Out: an `Outside`: the constants that it reads, the changeable things that it reads, and whatever it
+     may do beyond computing.
 
-The function is not run and not followed. An instruction or a name that is not known to be harmless counts as an effect. So an
-empty `Outside` is a promise: each call gives the same for the same arguments, and changes nothing but its arguments.
-In PyTorch: nothing of this kind; TorchDynamo interprets `forward` and `backward` (`variables/higher_order_ops.py`).
+The function is not run and not followed. An instruction or a name that is not known to be harmless
+counts as an effect. So an empty `Outside` is a promise: each call gives the same for the same
+arguments, and changes nothing but its arguments.
+In PyTorch: nothing of this kind; TorchDynamo interprets `forward` and `backward`
+(`variables/higher_order_ops.py`).
 """
 
 import builtins
@@ -74,7 +79,8 @@ def is_known_attribute(name: str) -> bool:
 
 @dataclass(frozen=True)
 class Name:
-    """A name that a function reads: of a variable outside, or of an attribute of a class or module (`owner`)."""
+    """A name that a function reads: of a variable outside, or of an attribute of a class or module
+    (`owner`)."""
 
     function: types.FunctionType
     name: str
@@ -107,7 +113,8 @@ class Role:
 
     context: bool = False  # Is its first argument the `ctx` of an `autograd.Function`?
     kernel: bool = False  # Does it run at each call, on real tensors?
-    at_once: bool = True  # Does it run at its place? (A backward runs later, when what forward had may have changed.)
+    # Does it run at its place? (A backward runs later, when what forward had may have changed.)
+    at_once: bool = True
 
 
 def read(function: Any, role: Role, found: Outside) -> Outside:
@@ -204,7 +211,8 @@ class Reader:
             self.found.changes = True
 
     def attribute(self, place: int) -> None:
-        """An attribute of some value: of the context, of a tensor, or of a value of Python's own types."""
+        """An attribute of some value: of the context, of a tensor, or of a value of Python's own
+        types."""
         i, before = self.program[place], self.program[place - 1]
         if self.context and before.op == "LOAD_FAST" and before.arg == self.context:
             self.attribute_of_context(i.arg)
@@ -231,7 +239,8 @@ class Reader:
             self.use(value, Name(self.function, i.arg, self.owner))
 
     def attribute_read(self, name: str) -> None:
-        """`value.name`, of a value of which nothing is known but that a tensor or Python's own types may have such a name."""
+        """`value.name`, of a value of which nothing is known but that a tensor or Python's own
+        types may have such a name."""
         if name == "data" and not self.role.at_once:
             self.found.effects.append("uses .data, by which it may change a tensor of forward")
         elif name in DRAWS_NUMBERS:
@@ -244,7 +253,8 @@ class Reader:
             self.found.changes = True
 
     def name(self, place: int) -> None:
-        """A name from outside, and the attributes that are read from it: `torch.nn.functional.relu`."""
+        """A name from outside, and the attributes that are read from it:
+        `torch.nn.functional.relu`."""
         i = self.program[place]
         value = self.variable(i.arg, i.op == "LOAD_GLOBAL")
         place_of_value = Name(self.function, i.arg)
@@ -269,7 +279,8 @@ class Reader:
             place += 1
 
     def variable(self, name: str, is_global: bool) -> Any:
-        """The value of a name; MISSING if it is a local variable of this function, or if there is none."""
+        """The value of a name; MISSING if it is a local variable of this function, or if there is
+        none."""
         if is_global:
             return self.function.__globals__.get(name, getattr(builtins, name, MISSING))
         free = self.function.__code__.co_freevars

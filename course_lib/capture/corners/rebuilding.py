@@ -1,9 +1,10 @@
 """Special kinds of values that are alive when a frame ends or breaks, and how each is written.
 
 In:  a bound method, a view of a dict, `super()`, a cell, a generator, ...
-Out: an expression that gives such a value in the real world (`capture/rebuild.py` has the ordinary kinds).
-In PyTorch: `reconstruct` of `UserMethodVariable`, `DictViewVariable`, `SuperVariable` and `CellVariable`. A generator that has
-started is more than TorchDynamo rebuilds.
+Out: an expression that gives such a value in the real world (`capture/rebuild.py` has the ordinary
+kinds).
+In PyTorch: `reconstruct` of `UserMethodVariable`, `DictViewVariable`, `SuperVariable` and
+`CellVariable`. A generator that has started is more than TorchDynamo rebuilds.
 """
 
 from __future__ import annotations
@@ -39,7 +40,8 @@ def write_view(head: Rebuilder, view: Any) -> str:
 
 
 def write_id(head: Rebuilder, number: Id) -> str:
-    """What `id` gave for an object that the program made: it has another address in the real world."""
+    """What `id` gave for an object that the program made: it has another address in the real
+    world."""
     return head.assign(f"id({head.rebuild(number.obj)})")
 
 
@@ -51,7 +53,9 @@ def write_partial(head: Rebuilder, value: functools.partial[Any]) -> str:
 
 
 def is_torchs_class_method(cls: type, method: types.MethodType) -> bool:
-    """`cls.apply` of an `autograd.Function`: what torch wrote, found through the class. (The function alone has no place.)"""
+    """`cls.apply` of an `autograd.Function`: what torch wrote, found through the class.
+
+    (The function alone has no place.)"""
     if is_users(method.__func__) or getattr(cls, "__getattr__", None) is not None:
         return False
     member = inspect.getattr_static(cls, method.__name__, None)
@@ -72,8 +76,8 @@ def write_method(head: Rebuilder, method: types.MethodType) -> str:
 def write_method_of_c(head: Rebuilder, method: Any) -> str:
     """A method written in C, bound to its object.
 
-    `object.name` finds it again. A class of the user's may have a method of its own by that name: there the method is
-    taken from the type written in C, and bound.
+    `object.name` finds it again. A class of the user's may have a method of its own by that name:
+    there the method is taken from the type written in C, and bound.
     """
     target, name = method.__self__, method.__name__
     if type(target) in SAFE_TYPES or is_a(target, torch.Tensor):
@@ -101,13 +105,15 @@ def write_cell(head: Rebuilder, cell: types.CellType) -> str:
 
 
 def write_generator(head: Rebuilder, generator: Any) -> str:
-    """A generator of the interpreted program: the head makes a new one and runs it to the same `yield`."""
+    """A generator of the interpreted program: the head makes a new one and runs it to the same
+    `yield`."""
     has_ended = generator.gi_frame is None
     if has_ended:
         # a generator that gives nothing
         return head.assign("(_ for _ in ())")
 
-    # It is really a generator of the interpreter's own method `Machine.generator`, whose `self` interprets the program's.
+    # It is really a generator of the interpreter's own method `Machine.generator`, whose `self`
+    # interprets the program's.
     it = generator.gi_frame.f_locals.get("self")
     is_ours = generator.gi_code is Machine.generator.__code__
     if generator.gi_running or not is_ours or it.handling is not None:
@@ -127,9 +133,11 @@ def write_generator(head: Rebuilder, generator: Any) -> str:
 
 
 def refuse_early_end(head: Rebuilder, it: Any, offset: int) -> None:
-    """Raise Unsupported if a frame goes on after a break with a generator that is inside `try` or `with`.
+    """Raise Unsupported if a frame goes on after a break with a generator that is inside `try` or
+    `with`.
 
-    The frame may drop it, and then its `finally` must run at once. The head would keep it alive for longer.
+    The frame may drop it, and then its `finally` must run at once. The head would keep it alive for
+    longer.
     """
     if not is_a(head, BreakBuilder):
         return

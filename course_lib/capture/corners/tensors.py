@@ -1,8 +1,10 @@
 """Calls on tensors that ask for data, and need none.
 
-In:  `torch.equal(x, x)`, `torch.arange(3).tolist()`, `table[index]` with an index of no dimensions, `y.detach_()`, `x.data = y`.
+In:  `torch.equal(x, x)`, `torch.arange(3).tolist()`, `table[index]` with an index of no dimensions,
+     `y.detach_()`, `x.data = y`.
 Out: what they give: a constant, or an operation that says the same.
-In PyTorch: `torch/_dynamo/variables/tensor.py`; constants of fake tensors in `torch/_subclasses/fake_tensor.py`.
+In PyTorch: `torch/_dynamo/variables/tensor.py`; constants of fake tensors in
+`torch/_subclasses/fake_tensor.py`.
 """
 
 from __future__ import annotations
@@ -37,7 +39,8 @@ MAKERS = {
 
 
 def equal(it: Machine, x: Any, y: Any) -> Any:
-    """`torch.equal`: of one tensor with itself, and of two with different shapes, without a look at them."""
+    """`torch.equal`: of one tensor with itself, and of two with different shapes, without a look at
+    them."""
     tensors = isinstance(x, torch.Tensor) and isinstance(y, torch.Tensor)
     if tensors and x is y and not it.world.builder.inference:
         return True
@@ -47,7 +50,8 @@ def equal(it: Machine, x: Any, y: Any) -> Any:
 
 
 def constant(builder: GraphBuilder, tensor: torch.Tensor) -> torch.Tensor | None:
-    """The data of a tensor that is made of numbers alone and was never written to, None of any other."""
+    """The data of a tensor that is made of numbers alone and was never written to, None of any
+    other."""
     if tensor.numel() > MOST_ELEMENTS or tensor._version or not builder.is_own(tensor):
         return None
     node = builder.node_of(tensor)
@@ -59,7 +63,9 @@ def constant(builder: GraphBuilder, tensor: torch.Tensor) -> torch.Tensor | None
 
 
 def element(builder: GraphBuilder, tensor: Any, index: Any) -> Any:
-    """`table[index]` with an index of no dimensions. (Eager takes it for a number, which only the data knows.)"""
+    """`table[index]` with an index of no dimensions.
+
+    (Eager takes it for a number, which only the data knows.)"""
     whole = isinstance(index, torch.Tensor) and not index.is_floating_point()
     if not whole or index.ndim or index.dtype in (torch.bool, torch.uint8) or tensor.ndim == 0:
         return GO_ON
@@ -70,7 +76,8 @@ def element(builder: GraphBuilder, tensor: Any, index: Any) -> Any:
 
 
 def detach_in_place(builder: GraphBuilder, tensor: Any) -> Any:
-    """`y.detach_()` of a tensor that the graph made: from here on its name stands for `y.detach()`."""
+    """`y.detach_()` of a tensor that the graph made: from here on its name stands for
+    `y.detach()`."""
     if not builder.is_own(tensor) or tensor._is_view():
         return GO_ON
     before = builder.node_of(tensor)
@@ -88,7 +95,9 @@ def set_data(tensor: torch.Tensor, new: torch.Tensor) -> torch.Tensor:
 
 
 def data_assigned(it: Machine, tensor: torch.Tensor, new: Any) -> None:
-    """`tensor.data = new`: from here on the tensor has other memory. Such a graph runs operation by operation."""
+    """`tensor.data = new`: from here on the tensor has other memory.
+
+    Such a graph runs operation by operation."""
     builder = it.world.builder
     is_in_region = builder.region or builder.inference or has_levels(tensor)
     if is_in_region or not is_alike(tensor, new) or has_levels(new):
@@ -120,7 +129,8 @@ def has_levels(tensor: torch.Tensor) -> bool:
 
 
 def with_tensor_for_value(builder: GraphBuilder, operation: Operation) -> Any:
-    """`torch.addcmul(x, a, b, value=scale)` with a tensor for `scale`, of which eager takes the number: `x + a * scale * b`."""
+    """`torch.addcmul(x, a, b, value=scale)` with a tensor for `scale`, of which eager takes the
+    number: `x + a * scale * b`."""
     if operation.name not in ("addcmul", "addcmul_", "addcdiv", "addcdiv_"):
         return GO_ON
     scale = operation.kwargs.get("value")
@@ -140,7 +150,8 @@ def with_tensor_for_value(builder: GraphBuilder, operation: Operation) -> Any:
 
 
 def with_tensor_for_alpha(builder: GraphBuilder, operation: Operation) -> Any:
-    """`x.add_(y, alpha=scale)` with a tensor for `scale`, of which eager takes the number: `x + y * scale`."""
+    """`x.add_(y, alpha=scale)` with a tensor for `scale`, of which eager takes the number:
+    `x + y * scale`."""
     if operation.name not in ("add", "add_", "sub", "sub_") or len(operation.args) != 2:
         return GO_ON
     scale = operation.kwargs.get("alpha")

@@ -1,11 +1,14 @@
 """Warnings of torch's own operations: the kernels that run later are not the ones that warn.
 
-In:  what an operation warned of while it ran on fake tensors; or, for a few, what it would warn of on real ones.
+In:  what an operation warned of while it ran on fake tensors; or, for a few, what it would warn of
+     on real ones.
 Out: `Warned`, which the head shows in the line that calls the operation.
 
-torch shows some of its warnings once in a process, others at every call (all of them after `torch.set_warn_always(True)`):
-where a second run on fake tensors is silent, the head shows the warning at its first call only.
-In PyTorch there is no counterpart: such warnings are lost there, or shown while a graph is compiled.
+torch shows some of its warnings once in a process, others at every call (all of them after
+`torch.set_warn_always(True)`): where a second run on fake tensors is silent, the head shows the
+warning at its first call only.
+In PyTorch there is no counterpart: such warnings are lost there, or shown while a graph is
+compiled.
 """
 
 import itertools
@@ -80,7 +83,9 @@ def is_ours(filename: str) -> bool:
 
 
 def run_again(world: World, function: Any, args: Any, kwargs: dict[str, Any]) -> list[Any]:
-    """What the operation warns of the second time. (What writes is not run twice: it counts as always loud.)"""
+    """What the operation warns of the second time.
+
+    (What writes is not run twice: it counts as always loud.)"""
     tensors = [leaf for leaf in tree_leaves((args, kwargs)) if isinstance(leaf, torch.Tensor)]
     if any(tensor._version for tensor in tensors) or "out" in kwargs:
         return []
@@ -99,7 +104,8 @@ def casts_complex(args: Any, result: Any) -> bool:
 
 
 def rehearse(function: Any, args: Any, kwargs: dict[str, Any]) -> list[Any]:
-    """What the operation warns of on real tensors of zeros: fake ones have nothing to cast, or to count."""
+    """What the operation warns of on real tensors of zeros: fake ones have nothing to cast, or to
+    count."""
     tensors = [leaf for leaf in tree_leaves((args, kwargs)) if isinstance(leaf, torch.Tensor)]
     if sum(map(elements, tensors)) > LARGE:
         return []

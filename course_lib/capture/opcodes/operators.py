@@ -1,7 +1,8 @@
 """Operators: arithmetic, comparison, `is`, `in`, subscripts, and the making of texts.
 
 In:  values on the stack.
-Out: one value. If a tensor takes part, the operator becomes a node of the graph (`Machine.operate`).
+Out: one value. If a tensor takes part, the operator becomes a node of the graph
+(`Machine.operate`).
 In PyTorch: `torch/_dynamo/symbolic_convert.py` (`BINARY_OP`, `COMPARE_OP`, `BINARY_SUBSCR`, ...).
 """
 

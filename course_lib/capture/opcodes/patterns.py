@@ -20,7 +20,8 @@ PY_TPFLAGS_MATCH_SELF = 1 << 22  # `int(x)` binds the subject itself; so do `lis
 
 
 class Patterns(Machine):
-    """Instructions that ask what a subject looks like; it stays on the stack unless they say otherwise."""
+    """Instructions that ask what a subject looks like; it stays on the stack unless they say
+    otherwise."""
 
     def MATCH_SEQUENCE(self, instruction: Instruction) -> None:
         """`case [...]`: is the subject a sequence?"""

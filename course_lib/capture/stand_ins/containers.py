@@ -1,7 +1,8 @@
 """A container from outside: a copy, filled with what stands for the items.
 
 In:  a list, tuple, deque or dict, or an instance of a class built on one; a set of constants.
-Out: the copy, under a guard on its type and its keys (or its length). The program changes the copy; the head does what differs.
+Out: the copy, under a guard on its type and its keys (or its length). The program changes the copy;
+the head does what differs.
 In PyTorch: `torch/_dynamo/variables/lists.py`, `dicts.py` (`ConstDictVariable`), `sets.py`.
 """
 
@@ -45,7 +46,9 @@ class Container:
 
     @property
     def is_builtin(self) -> bool:
-        """Is it of the builtin type itself? A class of the user's may say otherwise what an item is."""
+        """Is it of the builtin type itself?
+
+        A class of the user's may say otherwise what an item is."""
         return type(self.obj) is self.base
 
     @property
@@ -76,14 +79,16 @@ class Container:
         return self.listed("keys").item(place)
 
     def listed(self, method: str) -> Source:
-        """All keys, or all values: a step of its own, so that they are listed once for all places."""
+        """All keys, or all values: a step of its own, so that they are listed once for all
+        places."""
         return Source(")]", self.source, before=f"{ALL_OF}{self.dict_class}.{method}(")
 
     def item_source(self, place: int, key: Any) -> Source:
         """Where the item under `key`, the one at this place, is found: `d["a"]`.
 
-        A key that cannot be written down is passed by: `[*dict.values(d)][2]`. A class of the user's may have a `__getitem__` of its
-        own, which is passed by, too: `dict.__getitem__(d, "a")`.
+        A key that cannot be written down is passed by: `[*dict.values(d)][2]`. A class of the
+        user's may have a `__getitem__` of its own, which is passed by, too:
+        `dict.__getitem__(d, "a")`.
         """
         if not has_literal(key):
             return self.listed("values").item(place)
@@ -156,7 +161,9 @@ def item(world: World, outside: Container, place: int, key: Any) -> Any:
 
 
 def sequence(world: World, outside: Container, keys: tuple[Any, ...]) -> Known:
-    """A list or a deque. It becomes known before its items are wrapped, for one of them may hold it."""
+    """A list or a deque.
+
+    It becomes known before its items are wrapped, for one of them may hold it."""
     cls, base, obj = type(outside.obj), outside.base, outside.obj
     stand_in: Any = cls(maxlen=obj.maxlen) if base is collections.deque else base.__new__(cls)
     known = world.know(stand_in, obj, outside.source)
@@ -169,7 +176,9 @@ def sequence(world: World, outside: Container, keys: tuple[Any, ...]) -> Known:
 
 
 def mapping(world: World, outside: Container, keys: tuple[Any, ...], named: bool) -> Known:
-    """A dict of some kind. It becomes known before its items are wrapped, for one of them may hold it."""
+    """A dict of some kind.
+
+    It becomes known before its items are wrapped, for one of them may hold it."""
     base, obj, source = outside.base, outside.obj, outside.source
     stand_in: Any = base.__new__(type(obj))
     if base is collections.defaultdict:
@@ -177,7 +186,8 @@ def mapping(world: World, outside: Container, keys: tuple[Any, ...], named: bool
 
     known = world.know(stand_in, obj, source)
     for place, key in enumerate(keys):
-        # A key that can be written down stands for itself. Another one is an object from outside, at a place of its own.
+        # A key that can be written down stands for itself. Another one is an object from outside,
+        # at a place of its own.
         stand_in_key = key if named else world.wrap(key, outside.key_source(place))
         base.__setitem__(stand_in, stand_in_key, item(world, outside, place, key))
 

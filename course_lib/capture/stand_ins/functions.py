@@ -1,4 +1,5 @@
-"""A function from outside: it stands for itself, under a guard on its code; its cells and defaults have stand-ins.
+"""A function from outside: it stands for itself, under a guard on its code; its cells and defaults
+have stand-ins.
 
 In:  a function that is about to be interpreted.
 Out: its cells, the values of its defaults; a guard, where no instruction has read it.
@@ -19,7 +20,9 @@ class Functions(Instances):
     """What the world does for functions from outside."""
 
     def adopt(self, function: types.FunctionType, args: Any) -> None:
-        """Guard a function that no instruction has read: a special method, a property. Its first argument tells its place."""
+        """Guard a function that no instruction has read: a special method, a property.
+
+        Its first argument tells its place."""
         if self.of(function) is not None or id(function) in self.made or not is_users(function):
             return
         if self._adopt_member(function, args):
@@ -32,7 +35,9 @@ class Functions(Instances):
             raise Unsupported(f"calls {function.__qualname__}, a function that has no known place")
 
     def _adopt_member(self, function: types.FunctionType, args: Any) -> bool:
-        """Look for the function in the class of the first argument, and guard it there. False if it is not found."""
+        """Look for the function in the class of the first argument, and guard it there.
+
+        False if it is not found."""
         first = args[0] if args else object
         cls = first if is_a(first, type) else type(first)
         cls = next(base for base in cls.__mro__ if id(base) not in self.made)
@@ -68,7 +73,9 @@ class Functions(Instances):
         return cell_by_name
 
     def defaults(self, function: types.FunctionType) -> tuple[tuple[Any, ...], dict[str, Any]]:
-        """What stands for the defaults of a function's parameters. (Places are counted from the last, as Python does.)"""
+        """What stands for the defaults of a function's parameters.
+
+        (Places are counted from the last, as Python does.)"""
         defaults, more = function.__defaults__ or (), function.__kwdefaults__ or {}
         source = self.source_of(function)
         if source is None:

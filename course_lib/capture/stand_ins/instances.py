@@ -1,7 +1,8 @@
 """An instance from outside: a copy whose attributes are filled in when they are first read.
 
 In:  an instance of a class written in Python, a cell.
-Out: an empty instance of the same class; `fill` gives it an attribute, `class_attribute` guards what its class has.
+Out: an empty instance of the same class; `fill` gives it an attribute, `class_attribute` guards
+what its class has.
 In PyTorch: `torch/_dynamo/variables/user_defined.py` (`UserDefinedObjectVariable`).
 """
 
@@ -49,7 +50,9 @@ class Instances(Assumptions):
     """What the world does for instances from outside."""
 
     def fill(self, known: Known, name: str) -> bool:
-        """Give the stand-in of an instance its attribute `name`, if the real one has it. True if it is there now."""
+        """Give the stand-in of an instance its attribute `name`, if the real one has it.
+
+        True if it is there now."""
         own_attributes, attributes = own_dict(known.stand_in), known.attributes
         assert attributes is not None
         if name in attributes:
@@ -59,7 +62,8 @@ class Instances(Assumptions):
         if real_value is MISSING:
             return self._fill_slot(known, attributes, name)
 
-        # A path cannot say `instance.name` for a name that a property of the class hides, or that is no identifier.
+        # A path cannot say `instance.name` for a name that a property of the class hides, or that
+        # is no identifier.
         slot = member_of(type(known.real), name)
         hidden = hasattr(type(slot), "__set__") or not name.isidentifier()
         if hidden:
@@ -93,7 +97,9 @@ class Instances(Assumptions):
 
     @staticmethod
     def own(known: Known, name: str) -> Source:
-        """Where an instance keeps an attribute of its own. Guards ask for it without running the user's code."""
+        """Where an instance keeps an attribute of its own.
+
+        Guards ask for it without running the user's code."""
         cls = type(known.real)
         if has_own_lookup(cls):
             return Source(f", {name!r})", known.source, "object.__getattribute__(", f".{name}")
@@ -111,7 +117,8 @@ class Instances(Assumptions):
         return cell
 
     def class_attribute(self, known: Known, name: str, found: Any) -> None:
-        """Guard what the class of an instance from outside has by a name, as it stands in the class body."""
+        """Guard what the class of an instance from outside has by a name, as it stands in the class
+        body."""
         cls, source = type(known.real), known.source.type()
         if found is MISSING or hasattr(type(found), "__get__"):
             self.see(cls, source, name)

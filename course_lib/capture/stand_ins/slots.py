@@ -22,7 +22,8 @@ def is_slot(found: Any) -> bool:
 def slots(cls: type) -> list[str]:
     """The attributes that instances have a fixed place for.
 
-    A subclass may hide the place behind an attribute of its own (`p = 0`): `instance.p` is then the class's and cannot be set.
+    A subclass may hide the place behind an attribute of its own (`p = 0`): `instance.p` is then the
+    class's and cannot be set.
     """
     names = []
     # What the classes have that Python asks before this one
