@@ -1,7 +1,9 @@
-"""See every Python frame before it runs, and run something else in its place (PEP 523; the evaluator is `_framehook.c`).
+"""See every Python frame before it runs, and run something else in its place (PEP 523; the
+evaluator is `_framehook.c`).
 
 In:  a callback that is shown each new `Frame` of this thread.
-Out: what the callback answers. `(guard, head)`: for frames whose arguments satisfy `guard`, `head` is called instead, unasked.
+Out: what the callback answers. `(guard, head)`: for frames whose arguments satisfy `guard`, `head`
+     is called instead, unasked.
 
     def callback(frame: Frame) -> Answer:
         print(frame.code.co_name, frame.locals)
@@ -10,7 +12,8 @@ Out: what the callback answers. `(guard, head)`: for frames whose arguments sati
     with watching(callback):
         f(1, 2)
 
-In PyTorch: `torch/_dynamo/eval_frame.py` (`set_eval_frame`) and `torch/_dynamo/types.py` (`GuardedCode`, `DynamoFrameType`).
+In PyTorch: `torch/_dynamo/eval_frame.py` (`set_eval_frame`) and `torch/_dynamo/types.py`
+(`GuardedCode`, `DynamoFrameType`).
 """
 
 import inspect
@@ -28,10 +31,12 @@ from course_lib import native
 CheckFunction: TypeAlias = Callable[..., bool]
 """`guard(func, *args)`: may the head stand in for a frame of `func` with these arguments?"""
 HeadFunction: TypeAlias = Callable[..., Any]
-"""`head(func, *args)`: what the frame would have returned. `args` is flat, in the order of `parameters(code)`. A head may also
-return `AS_IT_IS`: then the frame runs after all, and nobody watches it."""
+"""`head(func, *args)`: what the frame would have returned. `args` is flat, in the order of
+`parameters(code)`. A head may also return `AS_IT_IS`: then the frame runs after all, and nobody
+watches it."""
 Answer: TypeAlias = tuple[CheckFunction, HeadFunction] | Literal[False] | None
-"""What to do with a frame: replace it and those like it; `SKIP`; or None: run it as it is, and ask again next time."""
+"""What to do with a frame: replace it and those like it; `SKIP`; or None: run it as it is, and ask
+again next time."""
 SKIP: Literal[False] = False
 """Run frames of this code as they are, and never ask about it again."""
 
@@ -42,11 +47,13 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 @dataclass(frozen=True)
 class Frame:
-    """A call about to run: `func`'s code with its parameters bound, not one instruction executed yet."""
+    """A call about to run: `func`'s code with its parameters bound, not one instruction executed
+    yet."""
 
     func: FunctionType
     code: CodeType
-    # Parameter → value, in the order of `parameters(code)`; a cell variable, too, is still a plain value
+    # Parameter → value, in the order of `parameters(code)`; a cell variable, too, is still a plain
+    # value
     locals: dict[str, Any]
 
     @property
@@ -55,10 +62,13 @@ class Frame:
 
 
 class Watcher(dict[int, "list[tuple[CheckFunction, HeadFunction]] | None"]):
-    """A callback together with its answers so far. `with watcher:` shows it the frames of the block on this thread.
+    """A callback together with its answers so far.
 
-    The answers belong to the watcher: they stay when it is entered again, and no other watcher sees them. It is a dict, which
-    the evaluator reads in C: `number(code)` → pairs of guard and head, or None (`SKIP`).
+    `with watcher:` shows it the frames of the block on this thread.
+
+    The answers belong to the watcher: they stay when it is entered again, and no other watcher sees
+    them. It is a dict, which the evaluator reads in C: `number(code)` → pairs of guard and head, or
+    None (`SKIP`).
     """
 
     def __init__(self, callback: Callable[[Frame], Answer]) -> None:
@@ -75,8 +85,9 @@ class Watcher(dict[int, "list[tuple[CheckFunction, HeadFunction]] | None"]):
         try:
             return self.ask(code, func, *args)
         except RecursionError:
-            # Deep in calls no room is left for the callback, and the program needs less: ask again where there is room.
-            # With room enough the callback itself goes too deep. It would do so at every call.
+            # Deep in calls no room is left for the callback, and the program needs less: ask again
+            # where there is room. # With room enough the callback itself goes too deep. It would do
+            # so at every call.
             if has_room():
                 self._remember(code, None)
                 warn_too_deep(code)
@@ -131,9 +142,11 @@ class Watcher(dict[int, "list[tuple[CheckFunction, HeadFunction]] | None"]):
     def entries(
         self, code: CodeType
     ) -> tuple[tuple[CheckFunction, HeadFunction], ...] | Literal[False]:
-        """The `(guard, head)` pairs of a code object in the order they are tried; `SKIP` if it was skipped.
+        """The `(guard, head)` pairs of a code object in the order they are tried; `SKIP` if it was
+        skipped.
 
-        One that holds often in a row, while those before it fail, moves to the front (`_framehook.c`)."""
+        One that holds often in a row, while those before it fail, moves to the front
+        (`_framehook.c`)."""
         pairs = self.get(number(code), [])
         return SKIP if pairs is None else tuple(pairs)
 
@@ -173,11 +186,13 @@ def is_pair(answer: object) -> bool:
 
 
 watching = Watcher
-"""`with watching(callback):` shows `callback` every frame that starts within the block on this thread."""
+"""`with watching(callback):` shows `callback` every frame that starts within the block on this
+thread."""
 
 
 def parameters(code: CodeType) -> tuple[str, ...]:
-    """Their names in flat order: positional, keyword-only, then the `*args` tuple and the `**kwargs` dict."""
+    """Their names in flat order: positional, keyword-only, then the `*args` tuple and the
+    `**kwargs` dict."""
     count = code.co_argcount + code.co_kwonlyargcount
     for flag in (inspect.CO_VARARGS, inspect.CO_VARKEYWORDS):
         count += bool(code.co_flags & flag)
@@ -185,7 +200,8 @@ def parameters(code: CodeType) -> tuple[str, ...]:
 
 
 def flatten(code: CodeType) -> CodeType:
-    """The same bytecode with every parameter positional (`*args` is one tuple, `**kwargs` one dict)."""
+    """The same bytecode with every parameter positional (`*args` is one tuple, `**kwargs` one
+    dict)."""
     flags = code.co_flags & ~(inspect.CO_VARARGS | inspect.CO_VARKEYWORDS)
     return code.replace(
         co_argcount=len(parameters(code)), co_posonlyargcount=0, co_kwonlyargcount=0, co_flags=flags
@@ -193,13 +209,17 @@ def flatten(code: CodeType) -> CodeType:
 
 
 def wrapper(function: F) -> F:
-    """Mark a function that only hands a call on. Its frames are hidden while `call` or `call_hidden` runs below them."""
+    """Mark a function that only hands a call on.
+
+    Its frames are hidden while `call` or `call_hidden` runs below them."""
     mark(function.__code__, WRAPPER)
     return function
 
 
 def mark_head(code: CodeType) -> None:
-    """Mark the code of a head. Its frames are hidden while `call_hidden` runs below them, and `tell` hears of their errors."""
+    """Mark the code of a head.
+
+    Its frames are hidden while `call_hidden` runs below them, and `tell` hears of their errors."""
     mark(code, HEAD)
 
 
@@ -209,7 +229,8 @@ def is_head(code: CodeType) -> bool:
 
 
 def run_apart(function: FunctionType, *args: Any) -> Any:
-    """Let Python run a frame, whose arguments come in flat order, and all below it, with nobody watching."""
+    """Let Python run a frame, whose arguments come in flat order, and all below it, with nobody
+    watching."""
     plain = FunctionType(
         flatten(function.__code__),
         function.__globals__,
@@ -225,7 +246,7 @@ def installed() -> bool:
     return _framehook is not None
 
 
-# ---- what the evaluator offers (`_framehook.c`), and what stands for it where it could not be built ------------------
+# ---- what the evaluator offers (`_framehook.c`), and what stands for it where it could not be built
 
 
 def missing(*args: Any, **kwargs: Any) -> Any:
@@ -245,13 +266,16 @@ def no_version(cls: type) -> int:
 enter: Callable[[Watcher | None], Watcher | None] = getattr(_framehook, "enter", missing)
 """Makes a watcher the one of this thread; returns the one before, to be entered again when done."""
 call: Callable[..., Any] = getattr(_framehook, "call", missing)
-"""`call(watcher, function, *args, **kwargs)`: with the frames below it shown to `watcher` (None: to nobody)."""
+"""`call(watcher, function, *args, **kwargs)`: with the frames below it shown to `watcher` (None: to
+nobody)."""
 call_hidden: Callable[..., Any] = getattr(_framehook, "call_hidden", missing)
-"""`call_hidden(function, *args, **kwargs)`: with the frames of wrappers and heads directly above it hidden."""
+"""`call_hidden(function, *args, **kwargs)`: with the frames of wrappers and heads directly above it
+hidden."""
 call_revealed: Callable[..., Any] = getattr(_framehook, "call_revealed", missing)
 """`call_revealed(function, *args, **kwargs)`: with no frame of this thread hidden."""
 tell: Callable[[Callable[[BaseException], object]], None] = getattr(_framehook, "tell", unknown)
-"""`tell(function)`: `function(error)` is told of each error that leaves a head, and may change its traceback."""
+"""`tell(function)`: `function(error)` is told of each error that leaves a head, and may change its
+traceback."""
 mark: Callable[[CodeType, int], None] = getattr(_framehook, "mark", unknown)
 """`mark(code, sort)`: frames of this code may be hidden. `sort` is `WRAPPER` or `HEAD`."""
 marked: Callable[[CodeType], int] = getattr(_framehook, "marked", unknown)
@@ -261,6 +285,8 @@ HEAD: int = getattr(_framehook, "HEAD", 2)
 AS_IT_IS: object = getattr(_framehook, "AS_IT_IS", object())
 """What a head returns to let the frame run after all, with nobody watching."""
 number: Callable[[CodeType], int] = getattr(_framehook, "number", id)
-"""The code object's key in a watcher. (Code objects themselves compare by value: two equal ones must not share answers.)"""
+"""The code object's key in a watcher. (Code objects themselves compare by value: two equal ones
+must not share answers.)"""
 class_version: Callable[[type], int] = getattr(_framehook, "class_version", no_version)
-"""A number that is another one after any change to the class or one above it; 0 where that is not known."""
+"""A number that is another one after any change to the class or one above it; 0 where that is not
+known."""

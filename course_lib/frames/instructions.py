@@ -3,29 +3,40 @@
 In:  a code object of CPython 3.11 to 3.15.
 Out: a tuple of `Instruction`s; names, constants and jump targets are resolved.
 
-Here the differences between versions end: an op that does two things is split in two (both keep its offset), one that was
-renamed gets its newer name, and one without meaning to an interpreter is dropped. What each op becomes is a table of its own
-(`op_parts.py`).
+Here the differences between versions end: an op that does two things is split in two (both keep its
+offset), one that was renamed gets its newer name, and one without meaning to an interpreter is
+dropped. What each op becomes is a table of its own (`op_parts.py`).
 
-Before each instruction the stack is as this CPython has it there. So the real bytecode can be entered where the interpreter
-stopped:
+Before each instruction the stack is as this CPython has it there. So the real bytecode can be
+entered where the interpreter stopped:
 
-    CALL n             pops n arguments, then two slots: NULL and a callable in either order, or a callable and its first argument
+    CALL n             pops n arguments, then two slots: NULL and a callable in either order, or a
+                       callable and its first argument
     CALL_KW n          the same, with the tuple of the last arguments' names on top of them
-    CALL_FUNCTION_EX   pops a dict if its argument is True, the tuple of arguments, and two slots as above
-    GET_ITER           on 3.15 a PUSH_NULL follows: an iterator has two slots there, for CPython keeps an index beside a list
-    LOAD_ATTR, PUSH_NULL   also for a method about to be called: bound, never a pair (with SWAP 2 where the NULL belongs below)
-    FOR_ITER t, SEND t     the iterator is the topmost value that is not NULL (for SEND: below the value that is sent)
-    FOR_ITER t         at the end pops the iterator and goes to t, behind what the version keeps there for itself
-    BEFORE_WITH        pops a context manager, pushes its `__exit__` and what its `__enter__()` gives; since 3.14 CPython
-                       writes six instructions for it, and a PUSH_NULL and a SWAP follow: the `__exit__` has two slots
-    WITH_EXCEPT_START n    the `__exit__` is in n slots (where n is 2, one of them may be NULL), below three others
-    MAKE_FUNCTION      pops only the code; then a SET_FUNCTION_ATTRIBUTE for each of closure, annotate, annotations,
-                       kwdefaults and defaults pops the function and the value below, and pushes the function
+    CALL_FUNCTION_EX   pops a dict if its argument is True, the tuple of arguments, and two slots as
+                       above
+    GET_ITER           on 3.15 a PUSH_NULL follows: an iterator has two slots there, for CPython
+                       keeps an index beside a list
+    LOAD_ATTR, PUSH_NULL   also for a method about to be called: bound, never a pair (with SWAP 2
+                           where the NULL belongs below)
+    FOR_ITER t, SEND t     the iterator is the topmost value that is not NULL (for SEND: below the
+                           value that is sent)
+    FOR_ITER t         at the end pops the iterator and goes to t, behind what the version keeps
+                       there for itself
+    BEFORE_WITH        pops a context manager, pushes its `__exit__` and what its `__enter__()`
+                       gives; since 3.14 CPython writes six instructions for it, and a PUSH_NULL and
+                       a SWAP follow: the `__exit__` has two slots
+    WITH_EXCEPT_START n    the `__exit__` is in n slots (where n is 2, one of them may be NULL),
+                           below three others
+    MAKE_FUNCTION      pops only the code; then a SET_FUNCTION_ATTRIBUTE for each of closure,
+                       annotate, annotations, kwdefaults and defaults pops the function and the
+                       value below, and pushes the function
 
-`LOAD_FAST` reads a slot, `LOAD_DEREF` the content of the cell in it. `MAKE_CELL x` and `LOAD_FAST_AND_CLEAR x` on a cell variable
-appear only around an inlined comprehension (since 3.12): the old cell is put aside until `STORE_FAST x` puts it back.
-In PyTorch: `torch/_dynamo/bytecode_transformation.py` (`Instruction`, `cleaned_instructions`), and `symbolic_convert.py`.
+`LOAD_FAST` reads a slot, `LOAD_DEREF` the content of the cell in it. `MAKE_CELL x` and
+`LOAD_FAST_AND_CLEAR x` on a cell variable appear only around an inlined comprehension (since 3.12):
+the old cell is put aside until `STORE_FAST x` puts it back.
+In PyTorch: `torch/_dynamo/bytecode_transformation.py` (`Instruction`, `cleaned_instructions`), and
+`symbolic_convert.py`.
 """
 
 import bisect
@@ -83,12 +94,15 @@ SEQUENCES: dict[tuple[tuple[str, int | None], ...], str] = {
     ): "BEFORE_ASYNC_WITH",
     (("PUSH_NULL", None), ("CALL_FUNCTION_EX", None)): "CALL_FUNCTION_EX without keywords",
 }
-"""Since 3.14: instructions that CPython always writes together, and the one instruction that they were before."""
+"""Since 3.14: instructions that CPython always writes together, and the one instruction that they
+were before."""
 
 
 @dataclass(frozen=True, slots=True)
 class Instruction:
-    """One step of the interpreter. Parts of one of CPython's share its `offset`; `next_offset` is where to go on after it."""
+    """One step of the interpreter.
+
+    Parts of one of CPython's share its `offset`; `next_offset` is where to go on after it."""
 
     op: str
     arg: Any  # Name, constant, count, jump target (an offset), or None: see `argument`
@@ -113,7 +127,8 @@ class Instruction:
 
 
 class Found(NamedTuple):
-    """One of CPython's instructions, and the offset where its EXTENDED_ARGs begin: there the bytecode can be entered."""
+    """One of CPython's instructions, and the offset where its EXTENDED_ARGs begin: there the
+    bytecode can be entered."""
 
     instruction: dis.Instruction
     offset: int
@@ -160,8 +175,8 @@ def _meaningful(code: CodeType) -> Iterator[Found]:
         has_resumed |= i.opname == "RESUME"
         in_prologue = i.opname == "MAKE_CELL" and not has_resumed
 
-        # From 3.13 on the iterator is popped behind END_FOR. Here FOR_ITER does it, when the loop ends. (On 3.12 a POP_TOP at this
-        # place belongs to a `break`, and stays.)
+        # From 3.13 on the iterator is popped behind END_FOR. Here FOR_ITER does it, when the loop
+        # ends. (On 3.12 a POP_TOP at this # place belongs to a `break`, and stays.)
         pops = i.opname in ("POP_TOP", "POP_ITER")
         ends_loop = FROM_3_13 and pops and before == "END_FOR"
         before = i.opname
@@ -171,7 +186,8 @@ def _meaningful(code: CodeType) -> Iterator[Found]:
 
 
 def _with_names(found: Iterator[Found], code: CodeType) -> Iterator[Found]:
-    """Up to 3.12, KW_NAMES tells the CALL behind it the names of its last arguments: that one becomes a CALL_KW."""
+    """Up to 3.12, KW_NAMES tells the CALL behind it the names of its last arguments: that one
+    becomes a CALL_KW."""
     has_names = False
     for i, offset in found:
         if i.opname == "KW_NAMES":  # `dis` leaves it to the reader to look the names up
@@ -207,7 +223,9 @@ def _split(found: Found) -> list[Placed]:
 
 
 def _with_targets(placed: list[Placed], end: int) -> list[Instruction]:
-    """Let jumps lead to instructions that are kept: to the next one, if their target was dropped. `end`: the bytecode's length."""
+    """Let jumps lead to instructions that are kept: to the next one, if their target was dropped.
+
+    `end`: the bytecode's length."""
     starts = sorted({part.offset for part in placed})
 
     def kept(offset: int) -> int:
@@ -223,7 +241,8 @@ def _with_targets(placed: list[Placed], end: int) -> list[Instruction]:
 
 
 def _with_closures(program: list[Instruction], code: CodeType) -> Iterator[Instruction]:
-    """Since 3.13, LOAD_FAST also stands where a cell itself goes into a closure or a class body: LOAD_CLOSURE, as before."""
+    """Since 3.13, LOAD_FAST also stands where a cell itself goes into a closure or a class body:
+    LOAD_CLOSURE, as before."""
     cells: set[int] = set()
     for at, i in enumerate(program):
         if i.op == "SET_FUNCTION_ATTRIBUTE" and i.arg == "closure":
@@ -239,5 +258,6 @@ def _with_closures(program: list[Instruction], code: CodeType) -> Iterator[Instr
 
 
 def exception_table(code: CodeType) -> list[Any]:
-    """Entries, innermost first: the stack is cut to `depth`, the offset (if `lasti`) and the exception pushed; on at `target`."""
+    """Entries, innermost first: the stack is cut to `depth`, the offset (if `lasti`) and the
+    exception pushed; on at `target`."""
     return list(dis.Bytecode(code).exception_entries)  # type: ignore[attr-defined]
