@@ -1,12 +1,16 @@
 """The source text of a check.
 
-In:  guards in the order in which capture wrote them, and `Names`: what generated code may call by name.
-Out: the text of a function `check(__func, *parameters)` that leaves at the first test that does not hold.
+In:  guards in the order in which capture wrote them, and `Names`: what generated code may call by
+     name.
+Out: the text of a function `check(__func, *parameters)` that leaves at the first test that does not
+     hold.
 
-The order of guards is kept: an earlier one may make sure that a later one finds what it looks up. Each source is looked up once,
-in a variable, and the paths below it begin there. Most of the speed of a check comes from that. A way to ask fewer guards
-registers as a `shortcut`; the first shortcut that applies writes the text instead.
-In PyTorch: `torch/_dynamo/guards.py` (`GuardBuilder`) builds a tree of C++ objects, `RootGuardManager`, instead of text.
+The order of guards is kept: an earlier one may make sure that a later one finds what it looks up.
+Each source is looked up once, in a variable, and the paths below it begin there. Most of the speed
+of a check comes from that. A way to ask fewer guards registers as a `shortcut`; the first shortcut
+that applies writes the text instead.
+In PyTorch: `torch/_dynamo/guards.py` (`GuardBuilder`) builds a tree of C++ objects,
+`RootGuardManager`, instead of text.
 """
 
 import functools
@@ -34,13 +38,16 @@ SHORTCUTS: list[Shortcut] = []
 
 
 def shortcut(function: Shortcut) -> Shortcut:
-    """Register a way to ask less. It gives the whole text of a check, or None where it does not apply."""
+    """Register a way to ask less.
+
+    It gives the whole text of a check, or None where it does not apply."""
     SHORTCUTS.append(function)
     return function
 
 
 class Names:
-    """What the generated functions call by name: helpers, functions of C, torch's switches, and objects on the right of tests."""
+    """What the generated functions call by name: helpers, functions of C, torch's switches, and
+    objects on the right of tests."""
 
     def __init__(self, parameters: Sequence[str]) -> None:
         self.parameters = tuple(parameters)
@@ -69,7 +76,8 @@ class Names:
         return self._spelled[id(value)]
 
     def call_of(self, test: SwitchIs) -> str:
-        """The call of a switch, by a name of its own: `torch._C.f()` would look two attributes up in each call."""
+        """The call of a switch, by a name of its own: `torch._C.f()` would look two attributes up
+        in each call."""
         _, *path = test.path.split(".")
         name = path[-1]
         function = functools.reduce(getattr, path, torch)
@@ -82,7 +90,8 @@ class Names:
 
 
 class Body:
-    """The lines of one function that is being written, and the variable that each source lies in."""
+    """The lines of one function that is being written, and the variable that each source lies
+    in."""
 
     def __init__(self, names: Names) -> None:
         self.names = names
@@ -99,7 +108,8 @@ class Body:
             self.lines.append(f"if {together.join(conditions)}: return False")
 
     def listed_once(self, condition: str) -> str:
-        """A condition in which the variable stands for what lists all values of a dict (a formula names whole paths)."""
+        """A condition in which the variable stands for what lists all values of a dict (a formula
+        names whole paths)."""
         if ALL_OF in condition:
             for source, name in self.variables.items():
                 if source.before.startswith(ALL_OF):
@@ -107,7 +117,8 @@ class Body:
         return condition
 
     def conditions(self, guard: Guard) -> list[str]:
-        """When the guard does not hold: one condition for each test, or one for all that C asks of a tensor."""
+        """When the guard does not hold: one condition for each test, or one for all that C asks of
+        a tensor."""
         path = self.variable(guard.source)
         if looks := looks_of(guard):
             wanted = ", ".join(map(self.names.spell, looks))
@@ -135,7 +146,8 @@ class Body:
         if source not in self.variables:
             variable_of_base = ""
             base = source.base
-            # What lies in the `__dict__` of an `nn.Module` is looked up there: its `__getattr__` is slow.
+            # What lies in the `__dict__` of an `nn.Module` is looked up there: its `__getattr__` is
+            # slow.
             if base is not None and source.in_dict:
                 base = base.attr("__dict__")
             if base is not None:
@@ -153,7 +165,9 @@ class Body:
         return self.variables[source]
 
     def function(self, name: str) -> str:
-        """The text of a function of these lines. What cannot be looked up any more does not hold."""
+        """The text of a function of these lines.
+
+        What cannot be looked up any more does not hold."""
         body = "\n        ".join(self.lines)
         parameters = ", ".join((FUNCTION, *self.names.parameters))
         return (
@@ -164,7 +178,9 @@ class Body:
 
 
 def write(guards: Sequence[Guard], names: Names) -> str:
-    """The text of `check`, and of what it calls. Adds to `names` the objects that the text names."""
+    """The text of `check`, and of what it calls.
+
+    Adds to `names` the objects that the text names."""
     for take_shortcut in SHORTCUTS:
         if (text := take_shortcut(guards, names)) is not None:
             return text
