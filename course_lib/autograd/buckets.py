@@ -1,8 +1,9 @@
 """Under `DistributedDataParallel`: a graph in pieces, about one for each bucket of gradients.
 
-DDP sends a bucket of gradients to the other GPUs as soon as backward has the last of them, and backward goes on meanwhile. A
-graph that is differentiated as a whole hands out all its gradients at its end, when there is nothing left to hide behind. So it
-is cut, from its end, wherever the parameters met since the last cut fill a bucket: each piece is a node of its own to autograd.
+DDP sends a bucket of gradients to the other GPUs as soon as backward has the last of them, and
+backward goes on meanwhile. A graph that is differentiated as a whole hands out all its gradients at
+its end, when there is nothing left to hide behind. So it is cut, from its end, wherever the
+parameters met since the last cut fill a bucket: each piece is a node of its own to autograd.
 In PyTorch: `torch/_dynamo/backends/distributed.py` (`DDPOptimizer`).
 """
 
@@ -24,8 +25,8 @@ from course_lib.capture.graph import STATE
 
 @dataclass(frozen=True)
 class Step:
-    """One piece of a graph: what it takes from those before it, what it gives to those after it, and
-    its program."""
+    """One piece of a graph: what it takes from those before it, what it gives to those after it,
+    and its program."""
 
     inputs: list[fx.Node]
     outputs: list[fx.Node]
@@ -115,7 +116,8 @@ def one_after_the_other(
 
 
 def is_size(node: fx.Node) -> bool:
-    """True for a node that is a symbolic size, or is computed of some: each call computes it before the first piece runs."""
+    """True for a node that is a symbolic size, or is computed of some: each call computes it before
+    the first piece runs."""
     return isinstance(node.meta.get("val"), (torch.SymInt, torch.SymFloat))
 
 
@@ -125,10 +127,11 @@ def active_module() -> Any:
 
 
 def pieces(gm: fx.GraphModule) -> list[list[fx.Node]]:
-    """The operations of the graph in order, cut into one piece for each bucket of the DDP module whose forward runs.
+    """The operations of the graph in order, cut into one piece for each bucket of the DDP module
+    whose forward runs.
 
-    The search begins at the end of the graph, where backward begins. DDP's first bucket is smaller than the others, so that it
-    can be sent early: the last piece is the small one.
+    The search begins at the end of the graph, where backward begins. DDP's first bucket is smaller
+    than the others, so that it can be sent early: the last piece is the small one.
     """
     operations = [node for node in gm.graph.nodes if node.op.startswith("call_")]
     module = active_module()
@@ -165,8 +168,9 @@ def parameters_of(node: fx.Node) -> set[fx.Node]:
 
 
 def ends_of_pieces(operations: Sequence[fx.Node]) -> set[fx.Node]:
-    """The operations behind which the graph may be cut: gradients are recorded there as before it, no other switch is turned
-    anywhere (autocast, a level of `torch.func`), nothing in memory by then is written to later, and only tensors are needed."""
+    """The operations behind which the graph may be cut: gradients are recorded there as before it,
+    no other switch is turned anywhere (autocast, a level of `torch.func`), nothing in memory by
+    then is written to later, and only tensors are needed."""
     if any(turns_other_switch(node) for node in operations):
         return set()
 
@@ -191,7 +195,9 @@ def turns_other_switch(node: fx.Node) -> bool:
 
 
 def lives_of_others(operations: Sequence[fx.Node]) -> list[range]:
-    """For each result that is no tensor: from where it is made to where it is used last. No piece can hand it on."""
+    """For each result that is no tensor: from where it is made to where it is used last.
+
+    No piece can hand it on."""
     places = {node: place for place, node in enumerate(operations)}
     lives = []
     for node, place in places.items():
@@ -202,7 +208,9 @@ def lives_of_others(operations: Sequence[fx.Node]) -> list[range]:
 
 
 def lives_until_written(operations: Sequence[fx.Node]) -> list[range]:
-    """For each write: from where the memory was first seen to the write. A piece between would have saved what was there."""
+    """For each write: from where the memory was first seen to the write.
+
+    A piece between would have saved what was there."""
     born: dict[int, int] = {}
     lives = []
     for place, node in enumerate(operations):
@@ -218,6 +226,7 @@ def lives_until_written(operations: Sequence[fx.Node]) -> list[range]:
 
 
 def strided_values(nodes: Sequence[fx.Node]) -> list[torch.Tensor]:
-    """The tensors that these nodes give, but for those that do not lie in memory in steps (sparse)."""
+    """The tensors that these nodes give, but for those that do not lie in memory in steps
+    (sparse)."""
     values = tree_leaves([node.meta.get("val") for node in nodes])
     return [value for value in values if is_strided(value)]

@@ -2,7 +2,8 @@
 
 In:  what forward saved, and the gradients of its results (None for a result that was not used).
 Out: the gradients of the inputs, by the number of the input.
-In PyTorch: the compiled backward in `torch/_functorch/_aot_autograd/runtime_wrappers.py`. It knows one graph, and fills up zeros.
+In PyTorch: the compiled backward in `torch/_functorch/_aot_autograd/runtime_wrappers.py`. It knows
+one graph, and fills up zeros.
 """
 
 import itertools
@@ -22,7 +23,8 @@ Program = Callable[..., tuple[Any, ...]]
 
 
 class Gradients:
-    """The gradients of inputs, by one of several backward graphs: which depends on what results were used."""
+    """The gradients of inputs, by one of several backward graphs: which depends on what results
+    were used."""
 
     def __init__(
         self,
@@ -38,17 +40,19 @@ class Gradients:
         first = len(parts.saved)
         self.tangents = placeholders[first : first + sum(signature.differentiable)]
         results = parts.backward.graph.output_node().args[0]
-        # Shapes, strides and dtypes of the tangents that backward was built for, and of the gradients that it gives
+        # Shapes, strides and dtypes of the tangents that backward was built for, and of the
+        # gradients that it gives
         self.forms_of_tangents = Forms([node.meta["val"] for node in self.tangents], parts.sizes)
         self.forms = Forms([node and node.meta["val"] for node in results], parts.sizes)
-        # Input → the tangent that is its gradient as it is (`x + 1`). Eager hands on that very tensor, which may be an
-        # expanded one: whoever writes to it gets an error.
+        # Input → the tangent that is its gradient as it is (`x + 1`). Eager hands on that very
+        # tensor, which may be an # expanded one: whoever writes to it gets an error.
         self.tangent_as_gradient = {
             n: self.tangents.index(node)
             for n, node in zip(signature.gradients, results, strict=True)
             if node in self.tangents
         }
-        # Which tangents there are → the program for these, and the inputs of whose gradients it gives
+        # Which tangents there are → the program for these, and the inputs of whose gradients it
+        # gives
         self.programs: dict[tuple[bool, ...], tuple[Program, list[int]]] = {}
 
     def __call__(
@@ -56,7 +60,8 @@ class Gradients:
     ) -> dict[int, Any]:
         """The gradients by the number of the input.
 
-        given: the gradients of the results, None for a result that was not used. numbers: the values of symbolic sizes.
+        given: the gradients of the results, None for a result that was not used. numbers: the
+        values of symbolic sizes.
         """
         filled = []
         for gradient, form in zip(given, self.forms_of_tangents.of(numbers), strict=True):
@@ -74,7 +79,8 @@ class Gradients:
         gradients_by_input = dict(zip(inputs, program(*saved, *filled, *numbers), strict=True))
         gradients_by_input = self.with_tangents(gradients_by_input, given)
 
-        # The inputs to which eager's autograd gets from the results that were used. Each has a gradient, if only one of zeros.
+        # The inputs to which eager's autograd gets from the results that were used. Each has a
+        # gradient, if only one of zeros.
         reached = set().union(*itertools.compress(self.signature.reached, present))
         by_input = dict(zip(self.signature.gradients, self.forms.of(numbers), strict=True))
         return {
@@ -105,7 +111,9 @@ class Gradients:
 
 
 def once_only(found: dict[int, Any], known: Sequence[Any], why_not: str) -> dict[int, Any]:
-    """The gradients `found`, which were computed from `known`. To differentiate them raises an error.
+    """The gradients `found`, which were computed from `known`.
+
+    To differentiate them raises an error.
 
     `why_not`: why the captured graph cannot run again (`again.py`), for the error's text.
     """

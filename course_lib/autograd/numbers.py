@@ -1,13 +1,17 @@
 """Numbers that change from call to call, as inputs of the kernels.
 
-In:  a captured graph with numbers among its inputs (a step count, a learning rate), and what is computed of these.
-Out: `Lifted`: the same graph, in which tensors without dimensions stand for such numbers, and a program that computes them.
+In:  a captured graph with numbers among its inputs (a step count, a learning rate), and what is
+     computed of these.
+Out: `Lifted`: the same graph, in which tensors without dimensions stand for such numbers, and a
+     program that computes them.
 
-A graph is built once for each set of sizes. If a number were a part of that set, each value would cost a compile. So Python goes
-on to compute with numbers, in Python's order and with its digits (`1 - 0.9 ** n`). Only the number that meets a tensor becomes an
-input. That is right for arithmetic with floating-point tensors: a number and a float64 tensor without dimensions give the same
-result. (With float16 and bfloat16 eager rounds in its own way, see `Lifting.combine`.)
-In PyTorch: `wrap_symfloat` in `torch/_dynamo/variables/builder.py`, `torch/fx/passes/_tensorify_python_scalars.py`.
+A graph is built once for each set of sizes. If a number were a part of that set, each value would
+cost a compile. So Python goes on to compute with numbers, in Python's order and with its digits
+(`1 - 0.9 ** n`). Only the number that meets a tensor becomes an input. That is right for arithmetic
+with floating-point tensors: a number and a float64 tensor without dimensions give the same result.
+(With float16 and bfloat16 eager rounds in its own way, see `Lifting.combine`.)
+In PyTorch: `wrap_symfloat` in `torch/_dynamo/variables/builder.py`,
+`torch/fx/passes/_tensorify_python_scalars.py`.
 """
 
 import copy
@@ -40,7 +44,8 @@ IN_PLACE = {
     "sub_",
     "div_",
 }
-"""Of these, the ones that write to their tensor: it keeps its dtype, so no result of theirs can be rounded afterwards."""
+"""Of these, the ones that write to their tensor: it keeps its dtype, so no result of theirs can be
+rounded afterwards."""
 FACTORS = {operator.mul, operator.truediv, torch.mul, torch.div, "mul", "div"}
 """Those that eager computes in float32 for halves, if one operand is a number."""
 scalar_tensor: Any = torch.scalar_tensor
@@ -57,12 +62,14 @@ class Lifted:
     graph: fx.GraphModule
     # Takes the inputs, and gives the numbers
     numbers: fx.GraphModule
-    # For each input: does the graph depend on it? A number on which it does not may change without a new graph
+    # For each input: does the graph depend on it? A number on which it does not may change without
+    # a new graph
     depends_on: tuple[bool, ...]
 
     @property
     def depends_on_sizes(self) -> bool:
-        """Does the graph depend on a size, a stride or a number that may be another one in the next call?"""
+        """Does the graph depend on a size, a stride or a number that may be another one in the next
+        call?"""
         inputs = self.graph.graph.find_nodes(op="placeholder")
         for node, depends in zip(inputs, self.depends_on, strict=False):
             value = node.meta["val"]
@@ -75,7 +82,8 @@ class Lifted:
 
     def values(self, inputs: Sequence[Any]) -> list[torch.Tensor] | None:
         """The numbers as tensors; None if one has no exact float64."""
-        # `forward` at once, and no `torch.tensor`: this is a part of each call, and costs several microseconds otherwise
+        # `forward` at once, and no `torch.tensor`: this is a part of each call, and costs several
+        # microseconds otherwise
         computed_numbers = self.numbers.forward(*inputs)
         for number in computed_numbers:
             if type(number) is int and abs(number) > EXACT:
@@ -133,7 +141,9 @@ def is_depended_on(node: fx.Node) -> bool:
 
 
 class Lifting:
-    """Changes a graph, which must be a copy. `like` is a fake tensor: the new inputs are made in its fake mode."""
+    """Changes a graph, which must be a copy.
+
+    `like` is a fake tensor: the new inputs are made in its fake mode."""
 
     def __init__(self, gm: fx.GraphModule, like: torch.Tensor, of_sizes: bool) -> None:
         self.gm, self.graph, self.like = gm, gm.graph, like
@@ -153,7 +163,8 @@ class Lifting:
             self.combine(node, a, b, tensor_first=True)
         elif a in self.changing and self.agree(node, b):
             if node.target is operator.truediv:
-                # Eager computes `number / tensor` as `tensor.reciprocal() * number`, which rounds twice.
+                # Eager computes `number / tensor` as `tensor.reciprocal() * number`, which rounds
+                # twice.
                 b = self.reciprocal(node, b)
                 node.target = operator.mul
             self.combine(node, b, a, tensor_first=False)
@@ -167,11 +178,14 @@ class Lifting:
             self.add_multiple(node, a, b, factor)
 
     def combine(self, node: fx.Node, tensor: fx.Node, number: fx.Node, tensor_first: bool) -> None:
-        """Give the operation a tensor in the place of the number. Each step rounds as eager does on a CPU."""
+        """Give the operation a tensor in the place of the number.
+
+        Each step rounds as eager does on a CPU."""
         value = node.meta["val"]
         is_half = value.dtype in HALVES
 
-        # Eager multiplies a half by a number in float32, and rounds the product. It rounds a number to a half before it adds it.
+        # Eager multiplies a half by a number in float32, and rounds the product. It rounds a number
+        # to a half before it adds it.
         in_float32 = is_half and node.target in FACTORS
         with self.graph.inserting_before(node):
             stands_for = self.input_for(number)
@@ -185,7 +199,8 @@ class Lifting:
             self.round_result(node, value)
 
     def round_result(self, node: fx.Node, value: torch.Tensor) -> None:
-        """Convert the result of the operation, which computes in float32 now, to the dtype of `value`."""
+        """Convert the result of the operation, which computes in float32 now, to the dtype of
+        `value`."""
         with self.graph.inserting_after(node):
             rounded = self.converted(node, value.dtype)
 
@@ -205,7 +220,9 @@ class Lifting:
         return new_node
 
     def add_multiple(self, node: fx.Node, a: fx.Node, b: fx.Node, factor: fx.Node) -> None:
-        """Write `a + factor * b`, or `a - factor * b`. With halves eager rounds the factor and the sum, but not the product."""
+        """Write `a + factor * b`, or `a - factor * b`.
+
+        With halves eager rounds the factor and the sum, but not the product."""
         value = node.meta["val"]
         is_half = value.dtype in HALVES
         with self.graph.inserting_before(node):
@@ -221,7 +238,8 @@ class Lifting:
             self.round_result(node, value)
 
     def agree(self, node: fx.Node, operand: Any) -> bool:
-        """Does the operation keep the operand's dtype, also beside a float64 tensor without dimensions?"""
+        """Does the operation keep the operand's dtype, also beside a float64 tensor without
+        dimensions?"""
         if not isinstance(operand, fx.Node) or not is_real(operand):
             return False
         value, result = operand.meta["val"], node.meta["val"]
@@ -249,7 +267,8 @@ class Lifting:
 
 
 def numbers_from_outside(graph: fx.Graph, of_sizes: bool) -> set[fx.Node]:
-    """Inputs that are numbers, and numbers that are computed of them; `of_sizes`: floats that are computed of sizes, too.
+    """Inputs that are numbers, and numbers that are computed of them; `of_sizes`: floats that are
+    computed of sizes, too.
 
     Where a graph is compiled for each set of sizes, what is computed of sizes is a constant."""
     nodes_of_numbers: set[fx.Node] = set()

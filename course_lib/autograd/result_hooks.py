@@ -1,18 +1,22 @@
 """Hooks that a program puts on results of a compiled graph (`t.register_hook`, `t.retain_grad`).
 
-In:  the hooks of a call's results, and the gradients that came for these results from outside of the graph.
+In:  the hooks of a call's results, and the gradients that came for these results from outside of
+     the graph.
 Out: the same hooks, called as in eager.
 
-For autograd a compiled graph is one node. Autograd knows the part of a result's gradient that comes from outside of the graph. If
-another result is computed from this one (an *inner* result), the other part comes from inside, where nobody sees it. And if no
-gradient comes from outside, autograd would call the hook with None. So the node keeps the hooks itself: `keep_hooks` stands in
-for the method that `Tensor.register_hook` calls. In backward there are two ways:
+For autograd a compiled graph is one node. Autograd knows the part of a result's gradient that comes
+from outside of the graph. If another result is computed from this one (an *inner* result), the
+other part comes from inside, where nobody sees it. And if no gradient comes from outside, autograd
+would call the hook with None. So the node keeps the hooks itself: `keep_hooks` stands in for the
+method that `Tensor.register_hook` calls. In backward there are two ways:
 
-- A hook on a result that is not inner gets the gradient from outside (`Watched.call_hooks`), or is not called.
-- Else the captured graph runs again, operation by operation, with the hooks where they belong (`again.py`).
+- A hook on a result that is not inner gets the gradient from outside (`Watched.call_hooks`), or is
+  not called.
+- Else the captured graph runs again, operation by operation, with the hooks where they belong
+  (`again.py`).
 
-In PyTorch: `torch/csrc/autograd/python_hook.cpp` (`PyFunctionTensorPreHook`). A function of `torch.compile` calls such hooks with
-the gradient from outside, or with None.
+In PyTorch: `torch/csrc/autograd/python_hook.cpp` (`PyFunctionTensorPreHook`). A function of
+`torch.compile` calls such hooks with the gradient from outside, or with None.
 """
 
 from __future__ import annotations
@@ -32,7 +36,9 @@ CANNOT = (
 
 @dataclass(frozen=True)
 class Kept:
-    """The hooks of one result. The dict is the tensor's own: what is removed from it is gone here, too."""
+    """The hooks of one result.
+
+    The dict is the tensor's own: what is removed from it is gone here, too."""
 
     place: int  # Of the result, among those that the node returns
     hooks: dict[int, GradientHook]
@@ -47,14 +53,18 @@ class Watched:
     retaining: torch.Tensor | None = None  # The result itself, if it keeps its gradient
 
     def watch(self, replayed: torch.Tensor, outside: torch.Tensor | None) -> None:
-        """Put the hooks on the result of the captured graph that runs again. `outside`: the gradient that autograd knew."""
+        """Put the hooks on the result of the captured graph that runs again.
+
+        `outside`: the gradient that autograd knew."""
         for hook in self.hooks:
             replayed.register_hook(hook)
         if self.retaining is not None:
             replayed.register_hook(lambda whole: self.retain(whole, outside))
 
     def call_hooks(self, outside: torch.Tensor) -> torch.Tensor:
-        """The gradient after the hooks, if all of it comes from outside. Raises autograd's error if a hook gives no gradient."""
+        """The gradient after the hooks, if all of it comes from outside.
+
+        Raises autograd's error if a hook gives no gradient."""
         gradient = outside
         for hook in self.hooks:
             answer = hook(gradient)
@@ -64,7 +74,9 @@ class Watched:
         return gradient
 
     def retain(self, whole: torch.Tensor, outside: torch.Tensor | None) -> None:
-        """`retain_grad` sees what the hooks gave. Autograd has kept the gradient from outside; the difference is added."""
+        """`retain_grad` sees what the hooks gave.
+
+        Autograd has kept the gradient from outside; the difference is added."""
         tensor = self.retaining
         assert tensor is not None
         rest = whole if outside is None else whole - outside
@@ -84,7 +96,8 @@ def checked(answer: Any, gradient: torch.Tensor, hook: GradientHook) -> torch.Te
 
 
 def keep_hooks(ctx: Any, tensor: torch.Tensor) -> None:
-    """Autograd calls this in place of a node's `_register_hook_dict`, when a result of the node (`tensor`) gets its first hook."""
+    """Autograd calls this in place of a node's `_register_hook_dict`, when a result of the node
+    (`tensor`) gets its first hook."""
     hooks: Any = tensor._backward_hooks
     ctx.hooked = (*ctx.hooked, Kept(tensor.output_nr, hooks))
 
@@ -103,7 +116,9 @@ def hooks_by_value(hooked: Sequence[Kept], numbers: Sequence[int]) -> dict[int, 
 def watched(
     hooked: dict[int, list[GradientHook]], results: Iterable[tuple[int, torch.Tensor]]
 ) -> list[Watched]:
-    """The results that are looked at. `results`: those that are alive, some of which may keep their gradient."""
+    """The results that are looked at.
+
+    `results`: those that are alive, some of which may keep their gradient."""
     watched_by_value = {value: Watched(value, hooks) for value, hooks in hooked.items()}
     for value, tensor in results:
         if tensor.retains_grad:

@@ -1,8 +1,10 @@
 """Compiled graphs as a part of the program: writes to inputs, and a node in autograd's graph.
 
 In:  the compiled halves of a graph, and its `Signature`.
-Out: a function of the captured graph's inputs that gives its results, with gradients (`differentiable`) or without (`finished`).
-In PyTorch: `torch/_functorch/_aot_autograd/runtime_wrappers.py` (`AOTDispatchAutograd.post_compile`, `RuntimeWrapper`).
+Out: a function of the captured graph's inputs that gives its results, with gradients
+(`differentiable`) or without (`finished`).
+In PyTorch: `torch/_functorch/_aot_autograd/runtime_wrappers.py`
+(`AOTDispatchAutograd.post_compile`, `RuntimeWrapper`).
 """
 
 import itertools
@@ -38,7 +40,8 @@ def op_by_op(gm: fx.GraphModule) -> Program:
 def restoring(program: Program, gm: fx.GraphModule) -> Program:
     """A program that may write to inputs as it goes.
 
-    If it fails after a write, the inputs get their old values back, because eager then runs the frame from its start.
+    If it fails after a write, the inputs get their old values back, because eager then runs the
+    frame from its start.
     """
     nodes = list(gm.graph.nodes)
     written = [n for n, x in enumerate(gm.graph.find_nodes(op="placeholder")) if is_written(x)]
@@ -49,7 +52,8 @@ def restoring(program: Program, gm: fx.GraphModule) -> Program:
         before = []
         for n in written:
             tensor = inputs[n]
-            # The program may give the tensor other memory, so both are kept: the memory and a copy of the values.
+            # The program may give the tensor other memory, so both are kept: the memory and a copy
+            # of the values.
             before.append((tensor, tensor.data, tensor.detach().clone()))
         try:
             return program(*inputs)
@@ -81,7 +85,9 @@ def is_written(placeholder: fx.Node) -> bool:
 def finished(
     graph: Program, signature: Signature, original: Program, shown: Sequence[int] | None = None
 ) -> Program:
-    """The captured graph's results; by `original` if a written input overlaps another. `shown`: the values that it returns."""
+    """The captured graph's results; by `original` if a written input overlaps another.
+
+    `shown`: the values that it returns."""
     if not signature.updates and list(signature.results) == [
         Result(n) for n in range(len(signature.differentiable))
     ]:
@@ -130,7 +136,9 @@ def shown_values(signature: Signature, parts: Partition) -> Shown:
 
 @dataclass
 class GraphNode:
-    """What autograd's node of a compiled graph does, forward and backward. `ctx` is the node of one call."""
+    """What autograd's node of a compiled graph does, forward and backward.
+
+    `ctx` is the node of one call."""
 
     forward_program: Program
     gradients_of: Gradients
@@ -140,7 +148,8 @@ class GraphNode:
     again: Again | None
 
     def forward(self, ctx: Any, inputs: tuple[Any, ...]) -> tuple[Any, ...]:
-        """Run the graph, save what backward needs, and do those writes to inputs that autograd does not see."""
+        """Run the graph, save what backward needs, and do those writes to inputs that autograd does
+        not see."""
         again, shown, sizes = self.again, self.shown, self.parts.sizes
         ctx.sizes = () if sizes is None else sizes.values(inputs)
         random = again and again.random()
@@ -183,7 +192,8 @@ class GraphNode:
         return tuple(map(gradient_of_input.get, range(ctx.inputs)))
 
     def gradients(self, ctx: Any, given: dict[int, Any]) -> dict[int, Any]:
-        """The gradients by the number of the input: by the captured graph where eager's rules ask for it, else by kernels."""
+        """The gradients by the number of the input: by the captured graph where eager's rules ask
+        for it, else by kernels."""
         if self.again is None:
             return self.compiled(ctx, ctx.saved_tensors, given, "nobody kept its captured graph")
 
@@ -211,7 +221,8 @@ class GraphNode:
     def saved(
         self, ctx: Any, given: dict[int, Any], asked: Sequence[int]
     ) -> tuple[Sequence[Any], str]:
-        """What forward saved; or nothing, and autograd's words, if a tensor was written to that eager does not need.
+        """What forward saved; or nothing, and autograd's words, if a tensor was written to that
+        eager does not need.
         Raises eager's RuntimeError if eager needs it, too."""
         assert self.again is not None
         if ctx.noted.changed():
@@ -282,8 +293,10 @@ def differentiable(
     """The captured graph's results with gradients.
 
     forward, backward: the two graphs of `parts`, compiled.
-    compile_graph: compiles the backward graph for calls of which some results are not used. None: their gradients are zeros.
-    captured: the graph that runs again where backward must run as in eager (`again.py`). None: gradients have no gradients."""
+    compile_graph: compiles the backward graph for calls of which some results are not used. None:
+    their gradients are zeros.
+    captured: the graph that runs again where backward must run as in eager (`again.py`). None:
+    gradients have no gradients."""
     shown = shown_values(signature, parts)
     node = GraphNode(
         forward,
@@ -311,7 +324,8 @@ def differentiable(
 
 
 def with_numbers_for_sizes(graph: fx.GraphModule, known: Any) -> Program:
-    """A traced graph run operation by operation, with the numbers of a call in the place of its symbolic sizes.
+    """A traced graph run operation by operation, with the numbers of a call in the place of its
+    symbolic sizes.
     Raises NeedsNumbers where no input says how large one is."""
     sizes_here = known.found_in(
         [node.meta["val"] for node in graph.graph.find_nodes(op="placeholder")]
@@ -360,9 +374,12 @@ def hooks_for_saved_tensors() -> bool:
 
 
 def without_history(program: Program, unconnected: Sequence[int]) -> Program:
-    """`program` with the inputs `unconnected` cut off from autograd's graph. No gradient flows to them.
+    """`program` with the inputs `unconnected` cut off from autograd's graph.
 
-    The graph behind them may be freed already. And if the program held it, each step of a loop would keep all earlier ones alive.
+    No gradient flows to them.
+
+    The graph behind them may be freed already. And if the program held it, each step of a loop
+    would keep all earlier ones alive.
     """
     if not unconnected:
         return program

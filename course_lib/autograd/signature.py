@@ -1,8 +1,10 @@
 """How the results of a captured graph are made of what its traced graph computes.
 
-A traced graph is functional: it computes values and writes to nothing. A program may do more that its caller sees: write to its
-inputs, return an input or a part of one, or results that share memory. `Signature` holds what must still be done then.
-In PyTorch: `torch/_functorch/_aot_autograd/schemas.py` (`OutputAliasInfo`, `InputAliasInfo`), `collect_metadata_analysis.py`.
+A traced graph is functional: it computes values and writes to nothing. A program may do more that
+its caller sees: write to its inputs, return an input or a part of one, or results that share
+memory. `Signature` holds what must still be done then.
+In PyTorch: `torch/_functorch/_aot_autograd/schemas.py` (`OutputAliasInfo`, `InputAliasInfo`),
+`collect_metadata_analysis.py`.
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -16,7 +18,8 @@ from course_lib import sizes
 
 Values = Sequence[Any]
 SeenBy = Literal["autograd", "version", "nobody"]
-"""Who notices a write to an input: gradients flow through it; it only counts as one; or nobody, for it is to `x.data`."""
+"""Who notices a write to an input: gradients flow through it; it only counts as one; or nobody, for
+it is to `x.data`."""
 
 
 class Layout(NamedTuple):
@@ -29,7 +32,8 @@ class Layout(NamedTuple):
 
 @dataclass(frozen=True)
 class Result:
-    """A result of the program: a value of the graph or an input, the tensor itself or a view of it."""
+    """A result of the program: a value of the graph or an input, the tensor itself or a view of
+    it."""
 
     # Of the value, or of the input
     index: int
@@ -71,7 +75,9 @@ class Update:
 
 @dataclass
 class Signature:
-    """What the outputs of a traced graph mean. They are the values; of a joint graph gradients of inputs come behind them."""
+    """What the outputs of a traced graph mean.
+
+    They are the values; of a joint graph gradients of inputs come behind them."""
 
     # One for each output of the captured graph
     results: tuple[Result, ...]
@@ -89,7 +95,8 @@ class Signature:
 
 
 def results_in_call(results: Sequence[Result]) -> Callable[[Values], Sequence[Result]]:
-    """The results for the inputs of a call: where layouts are formulas of sizes, they become numbers."""
+    """The results for the inputs of a call: where layouts are formulas of sizes, they become
+    numbers."""
     known = sizes.sizes_of(*(n for r in results if r.layout for n in flat(r.layout)))
     if known is None:
         return lambda inputs: results
@@ -127,18 +134,22 @@ def is_there(new: torch.Tensor, x: torch.Tensor) -> bool:
     if x.numel() == 0 or new.data_ptr() != x.data_ptr():
         return False
 
-    # `restride` gives the tensor itself if no element would move: strides of dimensions of size 1 may differ.
+    # `restride` gives the tensor itself if no element would move: strides of dimensions of size 1
+    # may differ.
     return new.stride() == x.stride() or restride(new, x) is new
 
 
 def signature_of(
     inputs: Values, before: Values, results: Values, fakes: Values, like: Values
 ) -> tuple[Signature, list[Any]]:
-    """The signature of a program that has run on functional `inputs`, and the values that its graph must return.
+    """The signature of a program that has run on functional `inputs`, and the values that its graph
+    must return.
 
     before: the `grad_fn`s of the inputs before it ran. results: what it returned.
-    fakes, like: inputs and results of the captured program. They say how a result lies in an input or in another result.
-    Raises NotImplementedError for what cannot be said this way: an input that got another shape or memory.
+    fakes, like: inputs and results of the captured program. They say how a result lies in an input
+    or in another result.
+    Raises NotImplementedError for what cannot be said this way: an input that got another shape or
+    memory.
     """
     describing = Describing(inputs, fakes, results, like)
     all_results = describing.describe()
@@ -163,14 +174,16 @@ class Owner(NamedTuple):
 
 
 class Mate(NamedTuple):
-    """One of several results in the same memory, and the same tensor as the captured program had it."""
+    """One of several results in the same memory, and the same tensor as the captured program had
+    it."""
 
     tensor: torch.Tensor
     captured: Any
 
 
 class Describing:
-    """Finds for each result what it is made of, and collects the values that the graph must return."""
+    """Finds for each result what it is made of, and collects the values that the graph must
+    return."""
 
     def __init__(self, inputs: Values, fakes: Values, results: Values, like: Values) -> None:
         self.inputs, self.results, self.like = inputs, results, like
@@ -238,8 +251,9 @@ class Describing:
         return Result(owner.number, owner.of_input, layout, tensor.requires_grad)
 
     def new_owner(self, tensor: torch.Tensor) -> Owner:
-        """Whom the memory of a result belongs to that is in no input: the tensor of which all results in it are views. It becomes
-        a value, in the strides of the captured program's own."""
+        """Whom the memory of a result belongs to that is in no input: the tensor of which all
+        results in it are views. It becomes a value, in the strides of the captured program's
+        own."""
         # All results in this memory
         mates = []
         for one, captured in zip(self.results, self.like, strict=True):
@@ -262,7 +276,8 @@ class Describing:
 def base_of(tensor: torch.Tensor, mates: Sequence[Mate]) -> torch.Tensor:
     """The tensor that several results in one memory are views of.
 
-    It may be a result itself (one that is no view). If several are, one that has a gradient is taken."""
+    It may be a result itself (one that is no view). If several are, one that has a gradient is
+    taken."""
     whole = [mate.tensor for mate in mates if mate.tensor._base is None]
     with_gradient = [one for one in whole if one.requires_grad]
     base = next(iter(with_gradient or whole), tensor._base)
@@ -274,7 +289,8 @@ def base_of(tensor: torch.Tensor, mates: Sequence[Mate]) -> torch.Tensor:
 
 
 def captured_base(base: torch.Tensor, mates: Sequence[Mate], is_alone: bool) -> Any:
-    """The captured program's own tensor for `base`, or None: there it may be a view of something else."""
+    """The captured program's own tensor for `base`, or None: there it may be a view of something
+    else."""
     for mate in mates:
         if mate.tensor is base and (is_alone or mate.captured._base is None):
             return mate.captured
@@ -294,7 +310,8 @@ def refuse_other_views(tensor: torch.Tensor, base: torch.Tensor) -> None:
 
 
 def is_known_view(tensor: torch.Tensor, base: torch.Tensor) -> bool:
-    """True if autograd knows `tensor` as a view of `base`, and gets from one to the other by no function of the user's."""
+    """True if autograd knows `tensor` as a view of `base`, and gets from one to the other by no
+    function of the user's."""
     of_user = torch.autograd.function.BackwardCFunction
     function, wanted = tensor.grad_fn, base.grad_fn
     while function not in (None, wanted) and not isinstance(function, of_user):
@@ -306,7 +323,9 @@ def is_known_view(tensor: torch.Tensor, base: torch.Tensor) -> bool:
 
 
 class Form(NamedTuple):
-    """Shape, strides, dtype and device in one call of a tensor whose sizes were symbolic. The tensor itself does not exist."""
+    """Shape, strides, dtype and device in one call of a tensor whose sizes were symbolic.
+
+    The tensor itself does not exist."""
 
     shape: torch.Size
     strides: tuple[int, ...]
@@ -318,9 +337,12 @@ class Form(NamedTuple):
 
 
 def restride(value: Any, like: Any, lies: Any = None) -> Any:
-    """`value` with the strides of `like`, for decompositions and autograd may choose others. Itself, if it has them already.
+    """`value` with the strides of `like`, for decompositions and autograd may choose others.
 
-    lies: a tensor that lies in memory as `value` does, if `value` does not say so itself (a functional tensor).
+    Itself, if it has them already.
+
+    lies: a tensor that lies in memory as `value` does, if `value` does not say so itself (a
+    functional tensor).
     """
     if not is_strided(value) or not (isinstance(like, Form) or is_strided(like)):
         return value
@@ -343,7 +365,8 @@ def is_strided(value: Any) -> bool:
 
 
 def memory(value: Any) -> int:
-    """What stands for the memory of a tensor: equal for two that share it. 0 for what is no tensor."""
+    """What stands for the memory of a tensor: equal for two that share it. 0 for what is no
+    tensor."""
     if not isinstance(value, torch.Tensor):
         return 0
     storage = value.untyped_storage()
@@ -351,7 +374,9 @@ def memory(value: Any) -> int:
 
 
 def overlaps_itself(tensor: torch.Tensor) -> bool:
-    """True if two elements are in one place. (Of symbolic sizes: the order is a guess, which the comparisons below confirm.)"""
+    """True if two elements are in one place.
+
+    (Of symbolic sizes: the order is a guess, which the comparisons below confirm.)"""
     shape = zip(tensor.stride(), tensor.shape, strict=True)
     dims = [(s, n) for s, n in shape if isinstance(n, torch.SymInt) or n > 1]
     dims.sort(key=sizes.hint)
@@ -360,7 +385,9 @@ def overlaps_itself(tensor: torch.Tensor) -> bool:
 
 
 def who_sees(written: Any, before: Any) -> SeenBy:
-    """`before`: its `grad_fn` when the program began. A write under `no_grad` or through `detach()` leaves that as it was."""
+    """`before`: its `grad_fn` when the program began.
+
+    A write under `no_grad` or through `detach()` leaves that as it was."""
     if torch._functionalize_are_all_mutations_hidden_from_autograd(written.elem):
         return "nobody"
     return "version" if written.grad_fn is before else "autograd"
