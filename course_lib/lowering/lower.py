@@ -3,9 +3,11 @@
 In:  a functional ATen `fx.GraphModule` whose nodes carry `meta["val"]` (`autograd.trace`).
 Out: a `LoopGraph`: `Pointwise`, `Reduction` and `ExternKernel` nodes in program order.
 
-`lower` walks the graph once. For each node it looks up a rule in `LOWERINGS` (`lowering.rules` and `lowering.reductions` fill it)
-and calls it with the node's arguments, tensors as `View`s. Without a rule, or by `NoLoopForm`, torch's own operator is called.
-In PyTorch: `torch/_inductor/graph.py` (`GraphLowering.call_function`) and `torch/_inductor/lowering.py` (`lowerings`).
+`lower` walks the graph once. For each node it looks up a rule in `LOWERINGS` (`lowering.rules` and
+`lowering.reductions` fill it) and calls it with the node's arguments, tensors as `View`s. Without a
+rule, or by `NoLoopForm`, torch's own operator is called.
+In PyTorch: `torch/_inductor/graph.py` (`GraphLowering.call_function`) and
+`torch/_inductor/lowering.py` (`lowerings`).
 """
 
 import itertools
@@ -44,7 +46,8 @@ LIBRARY = {
     "where it writes, only the data knows": "index_put scatter scatter_add scatter_reduce index_reduce put masked_scatter "
     "embedding_dense_backward",
 }
-"""What is said of operators that a library does better than our loops could, or that are no loops."""
+"""What is said of operators that a library does better than our loops could, or that are no
+loops."""
 
 WHY_EXTERN = {name: why for why, names in LIBRARY.items() for name in names.split()}
 """The same by the name of the operator."""
@@ -55,7 +58,8 @@ LOWERINGS: dict[Any, LoweringRule] = {}
 
 
 def lowers(*ops: Any) -> Callable[[LoweringRule], LoweringRule]:
-    """Register a rule for these operators; a packet (`aten.view`) stands for all its overloads that write to nothing."""
+    """Register a rule for these operators; a packet (`aten.view`) stands for all its overloads that
+    write to nothing."""
 
     def register(rule: LoweringRule) -> LoweringRule:
         for op in ops:
@@ -75,7 +79,10 @@ def overloads_of(op: Any) -> list[Any]:
 
 
 def lower(gm: fx.GraphModule) -> LoopGraph:
-    """The graph as loop nodes. Raises `NotImplementedError` for what only the data knows (`item`, `nonzero`), and the sparse."""
+    """The graph as loop nodes.
+
+    Raises `NotImplementedError` for what only the data knows (`item`, `nonzero`), and the
+    sparse."""
     return Lowering(gm).run()
 
 
@@ -183,7 +190,8 @@ class Lowering:
         return Buffer.like(tensor, node.name).view()
 
     def call(self, node: fx.Node) -> Any:
-        """The value of a `call_function` node: by the rule for its operator, else by a library call."""
+        """The value of a `call_function` node: by the rule for its operator, else by a library
+        call."""
         args, kwargs = self.arguments(node)
         if node.target is operator.getitem:
             results, position = args
@@ -307,7 +315,8 @@ class Lowering:
         label: str,
         last_of_equals: bool = False,
     ) -> View:
-        """Combine what `body` computes for each element of `x`, in this dtype, along `dims` (of size 1 or absent in `layout`)."""
+        """Combine what `body` computes for each element of `x`, in this dtype, along `dims` (of
+        size 1 or absent in `layout`)."""
         shape = x.shape
         kept = [d for d in range(len(shape)) if d not in dims]
         keepdim = len(layout.shape) == len(shape)
@@ -387,7 +396,8 @@ class Lowering:
         return tree_unflatten(values, form)
 
     def in_memory(self, value: Any, origin: fx.Node) -> Any:
-        """A `Lazy` written to memory (once), for a library call or as an output, `origin`; anything else as it is."""
+        """A `Lazy` written to memory (once), for a library call or as an output, `origin`; anything
+        else as it is."""
         if not isinstance(value, Lazy):
             return value
 

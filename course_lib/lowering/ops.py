@@ -1,8 +1,10 @@
 """The virtual operations a loop's body is made of, and the handlers that give them a meaning.
 
-The body of a loop node is one Python function `inner(ops, index)`. It never says what `ops.add` *is*. Whoever runs it does: the
-dependency recorder notes the loads, printers return C++, Triton or a formula, the numpy evaluator computes: many handlers.
-In PyTorch: `torch/_inductor/virtualized.py` (`ops`: a global that `V.set_ops_handler` sets; here an argument), `ops_handler.py`.
+The body of a loop node is one Python function `inner(ops, index)`. It never says what `ops.add`
+*is*. Whoever runs it does: the dependency recorder notes the loads, printers return C++, Triton or
+a formula, the numpy evaluator computes: many handlers.
+In PyTorch: `torch/_inductor/virtualized.py` (`ops`: a global that `V.set_ops_handler` sets; here an
+argument), `ops_handler.py`.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -20,10 +22,11 @@ UNARY = """neg abs exp exp2 expm1 log log2 log10 log1p sqrt rsqrt reciprocal sin
     atanh erf erfc sigmoid floor ceil round trunc logical_not bitwise_not""".split()
 BINARY = """add sub mul truediv floordiv mod fmod pow atan2 maximum minimum eq ne lt le gt ge logical_and logical_or bitwise_and
     bitwise_or bitwise_xor""".split()
-"""`floordiv`, `mod`, `round` follow Python and torch, `fmod` C; `maximum`, `minimum` propagate NaN, and of equals
-(0.0 and -0.0) give the first. Arguments: of one dtype."""
+"""`floordiv`, `mod`, `round` follow Python and torch, `fmod` C; `maximum`, `minimum` propagate NaN,
+and of equals (0.0 and -0.0) give the first. Arguments: of one dtype."""
 BOOLEAN = frozenset("eq ne lt le gt ge logical_and logical_or logical_not".split())
-"""Operations that give torch.bool whatever they are given. All others give the dtype of their first operand."""
+"""Operations that give torch.bool whatever they are given. All others give the dtype of their first
+operand."""
 
 
 class Handler(Protocol):
@@ -33,7 +36,8 @@ class Handler(Protocol):
         """An operation of `UNARY` or `BINARY`, like `ops.add`."""
 
     def load(self, buffer: str, index: sympy.Expr) -> Value:
-        """The element of `buffer` at the flat `index` (in elements): a sum of loop symbols times numbers, or with // and %."""
+        """The element of `buffer` at the flat `index` (in elements): a sum of loop symbols times
+        numbers, or with // and %."""
 
     def constant(self, value: bool | int | float, dtype: torch.dtype) -> Value:
         """A number."""
@@ -48,17 +52,24 @@ class Handler(Protocol):
         """`yes` where `condition`, else `no`; both are evaluated."""
 
     def masked(self, condition: Value, body: Any, other: bool | int | float) -> Value:
-        """`body()` where `condition`, else `other`; loads in `body` happen only where `condition` holds."""
+        """`body()` where `condition`, else `other`; loads in `body` happen only where `condition`
+        holds."""
 
     def random(self, seed: Value, place: Value) -> Value:
-        """The number at this place of a seed (both int64): of float32, in [0, 1). (`lowering.corners.philox`)"""
+        """The number at this place of a seed (both int64): of float32, in [0, 1).
+
+        (`lowering.corners.philox`)"""
 
     def indirect(self, value: Value, size: int | sympy.Expr, wrap: bool = True) -> sympy.Symbol:
-        """A symbol for an integer `value`, for later load indices. `wrap`: negative ones count from the end, else they raise."""
+        """A symbol for an integer `value`, for later load indices.
+
+        `wrap`: negative ones count from the end, else they raise."""
 
 
 def linear_index(index: Sequence[Any], stride: Sequence[Any], offset: Any = 0) -> sympy.Expr:
-    """The flat position of an element: offset + Σ index·stride. Every view is this formula with other strides."""
+    """The flat position of an element: offset + Σ index·stride.
+
+    Every view is this formula with other strides."""
     parts = []
     for position, step in zip(index, stride, strict=True):
         for term in terms(position):
@@ -76,7 +87,8 @@ def terms(index: Any) -> tuple[Any, ...]:
 
 
 def add(parts: Sequence[Any]) -> sympy.Expr:
-    """`sympy.Add(*parts)`, which would import sympy's tensors (25 ms) to see that there are none."""
+    """`sympy.Add(*parts)`, which would import sympy's tensors (25 ms) to see that there are
+    none."""
     # Like terms together: 3*i + i is 4*i.
     count_of_atom: dict[sympy.Expr, Any] = {}
     for part in parts:
