@@ -1,11 +1,16 @@
-"""The body of a loop as a small tree: the scheduler asks what it touches, and the printers write it.
+"""The body of a loop as a small tree: the scheduler asks what it touches, and the printers write
+it.
 
-In:  a `Step` of a kernel. Its body is a closure over `ops`; `TreeBuilder` is one more handler for it.
-Out: an `Expr`: which operation, on which operands, with which dtype. Equal expressions are one object, so counting how often
-     an object is used says what deserves a name of its own in the printed source.
+In:  a `Step` of a kernel. Its body is a closure over `ops`; `TreeBuilder` is one more handler for
+     it.
+Out: an `Expr`: which operation, on which operands, with which dtype. Equal expressions are one
+     object, so counting how often an object is used says what deserves a name of its own in the
+     printed source.
 
-A load of what an earlier step of the same kernel wrote becomes `value_of(step)`, and this is all there is to fusion here.
-In PyTorch: `torch/_inductor/codegen/common.py`, `CSEProxy` and `CSE` (there every operation gets a name, `tmp0`, `tmp1`, ...).
+A load of what an earlier step of the same kernel wrote becomes `value_of(step)`, and this is all
+there is to fusion here.
+In PyTorch: `torch/_inductor/codegen/common.py`, `CSEProxy` and `CSE` (there every operation gets a
+name, `tmp0`, `tmp1`, ...).
 """
 
 from collections.abc import Callable, Iterator, Mapping
@@ -29,7 +34,9 @@ COSTLY = frozenset(
 
 @dataclass(frozen=True, eq=False)
 class Expr:
-    """One operation. `detail` is what is not an operand: a load's (buffer, index), a constant's number, ..."""
+    """One operation.
+
+    `detail` is what is not an operand: a load's (buffer, index), a constant's number, ..."""
 
     op: str
     args: tuple["Expr", ...]
@@ -48,7 +55,9 @@ class Expr:
 
 
 class TreeBuilder:
-    """The handler that builds trees. One builder serves one kernel, so what two steps share is one object."""
+    """The handler that builds trees.
+
+    One builder serves one kernel, so what two steps share is one object."""
 
     def __init__(self, buffers: Mapping[str, Buffer]) -> None:
         self.buffers = buffers
@@ -112,7 +121,10 @@ class TreeBuilder:
         return self.make("masked", (condition, value), value.dtype, number_in(other, value.dtype))
 
     def checked(self, body: Callable[[], Expr]) -> Expr:
-        """The body's value. It needs every index that it looked up: one into a dimension of size 1 must be in range, too."""
+        """The body's value.
+
+        It needs every index that it looked up: one into a dimension of size 1 must be in range,
+        too."""
         outer, self.looking_up = self.looking_up, []
         value = body()
 
@@ -120,7 +132,8 @@ class TreeBuilder:
             if self.indirect_values[symbol] not in set(value.walk()):
                 place, zero = self.index_expr(symbol, torch.int64), self.constant(0, torch.int64)
                 in_range = self.make("ge", (place, zero), torch.bool)
-                # The same value on both sides: the tree has the index in it now, so a kernel computes and checks it.
+                # The same value on both sides: the tree has the index in it now, so a kernel
+                # computes and checks it.
                 value = self.where(in_range, value, value)
 
         self.looking_up = outer
@@ -143,7 +156,9 @@ class TreeBuilder:
 
 
 def number_in(value: bool | int | float, dtype: torch.dtype) -> bool | int | float:
-    """The number as this dtype has it: -1 is 255 as uint8, 0.1 is 0.09998 as float16. (For float32 the compiler rounds it.)"""
+    """The number as this dtype has it: -1 is 255 as uint8, 0.1 is 0.09998 as float16.
+
+    (For float32 the compiler rounds it.)"""
     if dtype in (torch.float32, torch.float64):
         return value
     return torch.tensor(value).to(dtype).item()
@@ -152,7 +167,8 @@ def number_in(value: bool | int | float, dtype: torch.dtype) -> bool | int | flo
 def trees_of(
     kernel: FusedKernel, buffers: Mapping[str, Buffer]
 ) -> tuple[dict[Step, Expr], TreeBuilder]:
-    """Every step of the kernel as a tree, and the builder that made them: it knows the indices that the steps look up."""
+    """Every step of the kernel as a tree, and the builder that made them: it knows the indices that
+    the steps look up."""
     written = {step.buffer.name: step.buffer for step in kernel.steps}
     builder = TreeBuilder({**buffers, **written})
 

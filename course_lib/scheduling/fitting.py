@@ -3,11 +3,13 @@
 In:  two groups, each with its loops and the memory that it touches.
 Out: both as one (`join`, `fit`), or None where no such loops exist.
 
-Two loops need not look alike to be alike. If [3145728] and [4096, 768] count through the same memory, the longer loop is cut
-into the pieces of the other (`cut_alike`). A group with a reduction has rows (what is kept) and columns (what is reduced); a
-loop over rows only joins it as something to do once a row. One that sums over rows, column by column, may run along with one
-that reduces its columns (`crosses`).
-In PyTorch: `torch/_inductor/scheduler.py`, `FusedSchedulerNode`; `codegen/simd.py`, `split_and_set_ranges`.
+Two loops need not look alike to be alike. If [3145728] and [4096, 768] count through the same
+memory, the longer loop is cut into the pieces of the other (`cut_alike`). A group with a reduction
+has rows (what is kept) and columns (what is reduced); a loop over rows only joins it as something
+to do once a row. One that sums over rows, column by column, may run along with one that reduces its
+columns (`crosses`).
+In PyTorch: `torch/_inductor/scheduler.py`, `FusedSchedulerNode`; `codegen/simd.py`,
+`split_and_set_ranges`.
 """
 
 import math
@@ -31,7 +33,9 @@ MOST_ACROSS = 8192  # Columns whose sums a thread can keep in its cache while it
 
 @cache
 def fit(a: Group, b: Group) -> Group | None:
-    """Both groups as one, or None if no loops serve both; rather one without mismatched buffers. (`schedule` clears it.)"""
+    """Both groups as one, or None if no loops serve both; rather one without mismatched buffers.
+
+    (`schedule` clears it.)"""
     second_best: Group | None = None
 
     for one, other in ways_to_fit(a, b):
@@ -54,7 +58,8 @@ def join(a: Group, b: Group) -> Group | None:
 
 
 def ways_to_fit(a: Group, b: Group) -> Iterator[tuple[Linear | None, Linear | None]]:
-    """Formulas for the same memory in both, best first: what `a` writes and `b` reads, what both read; then just the order."""
+    """Formulas for the same memory in both, best first: what `a` writes and `b` reads, what both
+    read; then just the order."""
     written = {m.body.write.buffer: m.body.write.index for m in a.members}
     read = {access.buffer: access.index for m in a.members for access in m.body.reads}
     wanted = [access for m in b.members for access in m.body.reads]
@@ -67,7 +72,8 @@ def ways_to_fit(a: Group, b: Group) -> Iterator[tuple[Linear | None, Linear | No
 
 
 def counts_up(group: Group) -> bool:
-    """True if columns are walked in the order in which `argmax` counts them: of several largest ones it takes the first."""
+    """True if columns are walked in the order in which `argmax` counts them: of several largest
+    ones it takes the first."""
     for member in group.members:
         if not isinstance(member.node, Reduction) or not member.node.combines.gives_place:
             continue
@@ -100,7 +106,8 @@ Walk = list[Stride]
 class Piece(NamedTuple):
     """A loop of `size` iterations that serves a loop of one group, of the other, or of both.
 
-    loops: in the first group and in the second. weights: how many iterations of that loop one iteration of this piece is.
+    loops: in the first group and in the second. weights: how many iterations of that loop one
+    iteration of this piece is.
     """
 
     size: int
@@ -114,7 +121,8 @@ class Piece(NamedTuple):
 
 
 def combine(a: Group, b: Group, one: Linear | None, other: Linear | None) -> Group | None:
-    """Cut the loops of both where they walk memory alike (by formula `one` in `a` and `other` in `b`)."""
+    """Cut the loops of both where they walk memory alike (by formula `one` in `a` and `other` in
+    `b`)."""
     moving_a, still_a = walk(a, one)
     moving_b, still_b = walk(b, other)
 
@@ -128,7 +136,8 @@ def combine(a: Group, b: Group, one: Linear | None, other: Linear | None) -> Gro
     if leader is None:
         return None
 
-    # A sum over rows is complete only after the last of them: nobody in the same kernel can read it.
+    # A sum over rows is complete only after the last of them: nobody in the same kernel can read
+    # it.
     if a.across.keys() & b.reads or b.across.keys() & a.reads:
         return None
 
@@ -142,11 +151,13 @@ def combine(a: Group, b: Group, one: Linear | None, other: Linear | None) -> Gro
 def pieces_of_still_loops(
     a: Group, b: Group, still_a: list[Loop], still_b: list[Loop]
 ) -> list[Piece] | None:
-    """Pieces of the loops in which the common memory stands still, or None if they do not go together."""
+    """Pieces of the loops in which the common memory stands still, or None if they do not go
+    together."""
     if still_a and still_b:
         return cut_alike(in_order(still_a), in_order(still_b))
 
-    # Only one group has such loops. Then they must be all its columns, and the other group has none: it runs once a row.
+    # Only one group has such loops. Then they must be all its columns, and the other group has
+    # none: it runs once a row.
     if still_a:
         if b.columns or tuple(still_a) != a.columns:
             return None
@@ -159,7 +170,8 @@ def pieces_of_still_loops(
 
 
 def leader_of(pieces: Sequence[Piece], a: Group, b: Group) -> int | None:
-    """Which of the two (0 or 1) says what is a row and what a column; None if they cannot run together."""
+    """Which of the two (0 or 1) says what is a row and what a column; None if they cannot run
+    together."""
     if not (a.columns and b.columns):
         return 1 if b.columns else 0
     if all(piece.kind(0) == piece.kind(1) for piece in pieces):
@@ -174,7 +186,9 @@ def leader_of(pieces: Sequence[Piece], a: Group, b: Group) -> int | None:
 
 
 def walk(group: Group, formula: Linear | None) -> tuple[Walk, list[Loop]]:
-    """The loops that move through the memory of `formula`, and those that do not. Without a formula: all, in their order."""
+    """The loops that move through the memory of `formula`, and those that do not.
+
+    Without a formula: all, in their order."""
     if formula is None:
         return in_order(group.loops), []
 
@@ -202,7 +216,8 @@ def in_order(loops: Sequence[Loop]) -> Walk:
 
 @dataclass
 class Rest:
-    """What is left of a loop: `size` iterations, each a `step` through memory, and `weight` of the loop's own."""
+    """What is left of a loop: `size` iterations, each a `step` through memory, and `weight` of the
+    loop's own."""
 
     loop: Loop
     size: int
@@ -215,7 +230,8 @@ class Rest:
 
 
 def cut_alike(one: Walk, other: Walk) -> list[Piece] | None:
-    """Cut loops into pieces common to both, from the shortest step on; None if there is no such cut."""
+    """Cut loops into pieces common to both, from the shortest step on; None if there is no such
+    cut."""
     pieces: list[Piece] = []
     left = [Rest(loop, loop.size, step) for loop, step in reversed(one)]
     right = [Rest(loop, loop.size, step) for loop, step in reversed(other)]
@@ -248,7 +264,8 @@ def smaller_that_divides(one: Any, other: Any) -> Any:
 
 
 def assemble(pieces: list[Piece], a: Group, b: Group, leader: int) -> Group:
-    """The pieces as loops, in the order of the leading group; it also says what is a row and what a column."""
+    """The pieces as loops, in the order of the leading group; it also says what is a row and what a
+    column."""
     leading = (a, b)[leader]
     position = {loop: n for n, loop in enumerate(leading.loops)}
 
@@ -284,7 +301,8 @@ def assemble(pieces: list[Piece], a: Group, b: Group, leader: int) -> Group:
 def in_new_symbols(
     group: Group, side: int, pieces: Sequence[Piece], symbols: Sequence[sympy.Symbol]
 ) -> dict[sympy.Symbol, Linear]:
-    """Each loop symbol of a group (0: the first of the two) as a sum of the new loops', which count pieces of it."""
+    """Each loop symbol of a group (0: the first of the two) as a sum of the new loops', which count
+    pieces of it."""
     counts: dict[sympy.Symbol, dict[sympy.Symbol, int]] = {}
     for loop in group.loops:
         counts[loop.symbol] = {}
@@ -300,8 +318,9 @@ def in_new_symbols(
 
 
 def crosses(pieces: Sequence[Piece], groups: tuple[Group, Group], leader: int) -> bool:
-    """True if the rows of each are the columns of the other, and the other than the leader has nothing but sums that nobody needs
-    before the leader's last row, and what goes into them. On a GPU they are partial (`split`): a program walks along a chunk."""
+    """True if the rows of each are the columns of the other, and the other than the leader has
+    nothing but sums that nobody needs before the leader's last row, and what goes into them. On a
+    GPU they are partial (`split`): a program walks along a chunk."""
     leading, sums = groups[leader], groups[1 - leader]
     reductions = [node for node in sums.nodes if isinstance(node, Reduction)]
     split = all(node.partial for node in reductions)
@@ -326,7 +345,8 @@ def crosses(pieces: Sequence[Piece], groups: tuple[Group, Group], leader: int) -
 
 
 def loops_cross(pieces: Sequence[Piece], split: bool) -> bool:
-    """True if no loop is columns in both groups; rows in both are the chunks of a split sum, and of no other."""
+    """True if no loop is columns in both groups; rows in both are the chunks of a split sum, and of
+    no other."""
     kinds = [(piece.kind(0), piece.kind(1)) for piece in pieces]
     has_common_rows = ("row", "row") in kinds
     return ("column", "column") not in kinds and has_common_rows == split

@@ -19,7 +19,8 @@ from course_lib.scheduling.fusion import LEGAL, No, can_fuse
 from course_lib.scheduling.groups import Group, Member
 from course_lib.scheduling.merging import Fusion
 
-# A loop that reads less than one in so many elements of another's result had better compute them itself
+# A loop that reads less than one in so many elements of another's result had better compute them
+# itself
 FEW = 8
 # A buffer is small beside another that is at least so many times as large
 MUCH_LARGER = 8
@@ -70,8 +71,9 @@ def hardly_read(fusion: Fusion) -> list[Inlining]:
 
 
 def cheap_and_apart(fusion: Fusion) -> list[Inlining]:
-    """Cheap loops that only loops read, none of which they could be fused with, each with those that
-    read it. If there are none: what can be made again of another buffer (`readers_that_remake`)."""
+    """Cheap loops that only loops read, none of which they could be fused with, each with those
+    that read it. If there are none: what can be made again of another buffer
+    (`readers_that_remake`)."""
     home = {node: group for group in fusion.groups for node in group.nodes}
     why = "cheap to compute again where it is read"
 
@@ -121,8 +123,9 @@ def readers_of(node: Node, fusion: Fusion) -> list[Node]:
 
 
 def readers_that_remake(group: Group, member: Member, fusion: Fusion) -> list[Node]:
-    """The loops elsewhere that had better make a stored value again. It is hardly more than the same
-    element of another buffer, so they read that one instead."""
+    """The loops elsewhere that had better make a stored value again.
+
+    It is hardly more than the same element of another buffer, so they read that one instead."""
     if not can_be_remade(group, member, fusion):
         return []
 

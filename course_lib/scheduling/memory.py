@@ -1,11 +1,14 @@
 """Which buffer lives where, and how long.
 
 In:  a `Schedule`: kernels in order, each with the buffers it reads and stores.
-Out: a `MemoryPlan`: for each stored buffer the storage it lives in, and after each kernel the storages that are free again.
+Out: a `MemoryPlan`: for each stored buffer the storage it lives in, and after each kernel the
+     storages that are free again.
 
-Fresh memory is dear (the system clears each page when it is first touched), memory in cache is cheap. So a kernel may write
-its result over an operand that nobody needs any more, element by element (`in place`), and what was freed is used again.
-In PyTorch: `torch/_inductor/codegen/wrapper.py` (`MemoryPlanningState`, `AllocateLine`, `ReuseLine`), `memory.py`.
+Fresh memory is dear (the system clears each page when it is first touched), memory in cache is
+cheap. So a kernel may write its result over an operand that nobody needs any more, element by
+element (`in place`), and what was freed is used again.
+In PyTorch: `torch/_inductor/codegen/wrapper.py` (`MemoryPlanningState`, `AllocateLine`,
+`ReuseLine`), `memory.py`.
 """
 
 import operator
@@ -26,7 +29,9 @@ How = Literal["new", "reuse", "in place"]
 
 
 class Allocation(NamedTuple):
-    """Where a buffer lives. `how`: 'new' memory, 'reuse' of what was freed, or 'in place' of an operand of its kernel."""
+    """Where a buffer lives.
+
+    `how`: 'new' memory, 'reuse' of what was freed, or 'in place' of an operand of its kernel."""
 
     buffer: Buffer
     storage: str
@@ -42,7 +47,8 @@ class Allocation(NamedTuple):
 
 @dataclass
 class MemoryPlan:
-    """`place` names the storage of each stored buffer; `free_after[n]` are the storages that kernel n is the last to need."""
+    """`place` names the storage of each stored buffer; `free_after[n]` are the storages that kernel
+    n is the last to need."""
 
     place: dict[str, str] = field(default_factory=dict)
     free_after: list[tuple[str, ...]] = field(default_factory=list)
@@ -52,8 +58,8 @@ class MemoryPlan:
 def plan(schedule: Schedule, graph: LoopGraph) -> MemoryPlan:
     """Decide where each stored buffer lives.
 
-    A kernel is printed by itself, without the plan. So it is told here which of its operands it writes over (`in_place`);
-    nothing else of the schedule is changed."""
+    A kernel is printed by itself, without the plan. So it is told here which of its operands it
+    writes over (`in_place`); nothing else of the schedule is changed."""
     planner = Planner(schedule, graph)
     for n, kernel in enumerate(schedule.kernels):
         overwritten = planner.place_results_of(n, kernel)
@@ -92,7 +98,8 @@ class Planner:
 
         self.given = inputs_to_update(graph)
 
-        # The last kernel that may refuse its data. Until it has run, inputs stay as they are: eager may have to start anew.
+        # The last kernel that may refuse its data. Until it has run, inputs stay as they are: eager
+        # may have to start anew.
         failing = [n for n, kernel in enumerate(kernels) if self.may_fail(n, kernel)]
         self.last_check = max(failing, default=-1)
 
@@ -109,10 +116,13 @@ class Planner:
         return any("indirect" in member.body.operations for member in self.groups[n].members)
 
     def place_results_of(self, n: int, kernel: Kernel) -> dict[str, str]:
-        """Find a place for each buffer that kernel `n` stores. Gives result → the operand that it is written over.
+        """Find a place for each buffer that kernel `n` stores.
+
+        Gives result → the operand that it is written over.
 
         Then the memory of what is not needed any more is free for the next kernels."""
-        # Operands that this kernel is the last to read. Inputs are none of them: their memory is the caller's.
+        # Operands that this kernel is the last to read. Inputs are none of them: their memory is
+        # the caller's.
         placed_here = kernel.reads & self.result.place.keys()
         dying = sorted(name for name in placed_here if self.last_use[name] == n)
 
@@ -160,7 +170,8 @@ class Planner:
         return free.pop() if free else None
 
     def operand_to_overwrite(self, n: int, new: Buffer, dying: list[str]) -> str | None:
-        """The input that `new` is for, or an operand that dies here; if only the very element that is then written is read."""
+        """The input that `new` is for, or an operand that dies here; if only the very element that
+        is then written is read."""
         candidates = list(dying)
         input_buffer = self.given.get(new.name)
         if (
@@ -177,12 +188,16 @@ class Planner:
         return None
 
     def may_be_written(self, n: int, given: Buffer) -> bool:
-        """May kernel `n` write to this input? Not before the last check of data, nor if another reads it later."""
+        """May kernel `n` write to this input?
+
+        Not before the last check of data, nor if another reads it later."""
         return n > self.last_check and self.last_use.get(given.name, n) <= n
 
 
 def peak_bytes(plan: MemoryPlan) -> int:
-    """The most bytes that the stored buffers take at one time, for the sizes of this call. Inputs do not count."""
+    """The most bytes that the stored buffers take at one time, for the sizes of this call.
+
+    Inputs do not count."""
     size_of: dict[str, int] = {}
     made_by: dict[int, int] = {}
     for one in plan.allocations:
@@ -215,7 +230,8 @@ def is_same_but_for_name(one: Buffer, other: Buffer) -> bool:
 
 
 class Room(NamedTuple):
-    """What memory has to offer to a buffer: `elements` (a number, or a formula of sizes) from the first to the last."""
+    """What memory has to offer to a buffer: `elements` (a number, or a formula of sizes) from the
+    first to the last."""
 
     dtype: torch.dtype
     device: torch.device
@@ -246,7 +262,8 @@ def alike(old: Buffer, new: Buffer) -> bool:
 
 
 def only_read_where_written(group: Group, old: str, new: str) -> bool:
-    """True if the group reads `old` only at the element of `new` that it writes in the same iteration."""
+    """True if the group reads `old` only at the element of `new` that it writes in the same
+    iteration."""
     writes = [member.body.write for member in group.members]
     store = next(write.index for write in writes if write.buffer == new)
 
@@ -258,7 +275,8 @@ def only_read_where_written(group: Group, old: str, new: str) -> bool:
                 if access.index != store:
                     return False
 
-    # What is read once a row may be overwritten once a row. Results of a row are stored later than its columns are read.
+    # What is read once a row may be overwritten once a row. Results of a row are stored later than
+    # its columns are read.
     once_a_row = all(runs_once_a_row(member, group) for member in readers)
     loops = group.rows if once_a_row else group.loops
     steps = [store.coefficient(loop.symbol) for loop in loops]

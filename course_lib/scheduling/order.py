@@ -1,13 +1,16 @@
 """Which groups must run before which.
 
 In:  groups, and for each those that it needs.
-Out: is there a third group on a way from one to another (`between`)? In which order can all run (`in_order`)?
+Out: is there a third group on a way from one to another (`between`)? In which order can all run
+     (`in_order`)?
 
-Two groups with a third between them cannot be one: it would have to run both before and after it. Each group has a place in an
-order that respects the needs. A way from one group to another only leads through places between theirs, and two groups become one
-by moving only what lies there. So a question costs as much as there is between the two, not as there is in the program.
-In PyTorch: `torch/_inductor/scheduler.py`, `Scheduler.will_fusion_create_cycle`, `topological_sort_schedule`. The places are kept
-as in Pearce and Kelly, "A Dynamic Topological Sort Algorithm for Directed Acyclic Graphs" (2006).
+Two groups with a third between them cannot be one: it would have to run both before and after it.
+Each group has a place in an order that respects the needs. A way from one group to another only
+leads through places between theirs, and two groups become one by moving only what lies there. So a
+question costs as much as there is between the two, not as there is in the program.
+In PyTorch: `torch/_inductor/scheduler.py`, `Scheduler.will_fusion_create_cycle`,
+`topological_sort_schedule`. The places are kept as in Pearce and Kelly, "A Dynamic Topological Sort
+Algorithm for Directed Acyclic Graphs" (2006).
 """
 
 from collections.abc import Mapping, Sequence
@@ -38,7 +41,9 @@ class Order:
         self.note_what_is_before()
 
     def note_what_is_before(self) -> None:
-        """Note of each group what must run before it. (It stays true when groups become one, but then there is more.)"""
+        """Note of each group what must run before it.
+
+        (It stays true when groups become one, but then there is more.)"""
         self.bit_of.clear()
         self.set_before.clear()
         for n, group in enumerate(sorted(self.needs, key=self.place.__getitem__)):
@@ -150,7 +155,8 @@ class Order:
 def dependencies(groups: Sequence[Group]) -> dict[Group, set[Group]]:
     """For each group the groups that must run before it.
 
-    Those are the groups that write what it reads. Groups with an effect also keep their order: each needs the one before it."""
+    Those are the groups that write what it reads. Groups with an effect also keep their order: each
+    needs the one before it."""
     writer = {buffer.name: group for group in groups for buffer in group.writes}
     needs: dict[Group, set[Group]] = {}
     for group in groups:

@@ -3,9 +3,10 @@
 In:  a `LoopGraph`, and for which buffers (`where`) it is worth it: those that a GPU computes.
 Out: the same graph; a sum over millions for a few results is now many partial sums, then their sum.
 
-A row of a reduction belongs to one program, and a GPU wants a thousand at once: columns are cut into chunks, each a row.
-A number of columns is cut in even chunks. A symbolic number is cut in chunks of a length that suits the call that is compiled:
-how many there are is a formula, and the last one is filled up with what changes nothing (0, for a sum).
+A row of a reduction belongs to one program, and a GPU wants a thousand at once: columns are cut
+into chunks, each a row. A number of columns is cut in even chunks. A symbolic number is cut in
+chunks of a length that suits the call that is compiled: how many there are is a formula, and the
+last one is filled up with what changes nothing (0, for a sum).
 In PyTorch: `torch/_inductor/ir.py`, `Reduction.num_splits` and `create_multilayer`.
 """
 
@@ -26,7 +27,8 @@ from course_lib.sizes import formula_of, hint, is_symbolic, same
 
 # Rows that there should be: a row of 16k elements for each, where a hundred million become one
 PROGRAMS = 8192
-# Chunks of sums down the columns, each gathered by a program that walks along rows: one for each multiprocessor
+# Chunks of sums down the columns, each gathered by a program that walks along rows: one for each
+# multiprocessor
 WALKS = 128
 
 
@@ -182,7 +184,8 @@ class MeanOfChunk:
         return Inline(ops, {self.mean.name: Pointwise(self.mean, self.mean.shape, own)})
 
     def corrected(self, ops: Handler, found: Value, at: Index, row: sympy.Expr) -> Value:
-        """The squared distances of a chunk from the mean of all: those from its own mean, and how far that lies off."""
+        """The squared distances of a chunk from the mean of all: those from its own mean, and how
+        far that lies off."""
         apart = ops.sub(self.load(ops, at), ops.load(self.mean.name, row))
         return ops.add(found, ops.mul(self.count(ops), ops.mul(apart, apart)))
 
@@ -230,7 +233,8 @@ def chunks_wanted(node: Reduction, graph: LoopGraph) -> int:
     if not rows_are_neighbours(reads, *node.symbols):
         return min(PROGRAMS // max(1, rows), columns // CHUNK)
 
-    # Another reduction over the other dimensions can run along: a program walks along the rows of a chunk.
+    # Another reduction over the other dimensions can run along: a program walks along the rows of a
+    # chunk.
     over_the_other = math.prod(node.reduced), math.prod(node.ranges)
     reductions = [other for other in graph.nodes if isinstance(other, Reduction)]
     for other in reductions:
@@ -243,8 +247,8 @@ def chunks_wanted(node: Reduction, graph: LoopGraph) -> int:
 def rows_are_neighbours(
     reads: Iterable[Linear], rows: Collection[sympy.Symbol], columns: Collection[sympy.Symbol]
 ) -> bool:
-    """True if most of what is read lies row beside row in memory (a sum down the columns of a matrix),
-    and not along the row."""
+    """True if most of what is read lies row beside row in memory (a sum down the columns of a
+    matrix), and not along the row."""
     along_rows = 0
     along_columns = 0
     for index in reads:
