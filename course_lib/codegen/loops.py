@@ -3,8 +3,10 @@
 In:  a `FusedKernel`, and its steps as trees.
 Out: its `Phase`s: passes over the columns of a row, and what runs once a row after each.
 
-A step runs in the first pass in which all it needs is complete: for a softmax's row there are three (maximum, sum, division).
-In PyTorch: `codegen/simd.py`'s `EnableReduction`/`DisableReduction` schedule and `cpp.py`'s `LoopNest`.
+A step runs in the first pass in which all it needs is complete: for a softmax's row there are three
+(maximum, sum, division).
+In PyTorch: `codegen/simd.py`'s `EnableReduction`/`DisableReduction` schedule and `cpp.py`'s
+`LoopNest`.
 """
 
 import functools
@@ -47,7 +49,9 @@ class Phase:
 
 
 def phases(kernel: FusedKernel, trees: Mapping[Step, Expr], keep: bool) -> list[Phase]:
-    """The passes of a kernel; in the first is what a row needs before its columns. `keep`: costly values stay on the stack."""
+    """The passes of a kernel; in the first is what a row needs before its columns.
+
+    `keep`: costly values stay on the stack."""
     ranks = ranks_of(trees)
     result = [Phase() for _ in range(1 + max(ranks.values(), default=0))]
     note_stores(kernel, ranks, result)
@@ -70,8 +74,10 @@ def phases(kernel: FusedKernel, trees: Mapping[Step, Expr], keep: bool) -> list[
 
 
 def note_stores(kernel: FusedKernel, ranks: Mapping[Step, int], phases: list[Phase]) -> None:
-    """Note in which phase each step is stored: its own. A step that overwrites an input in place is stored in the last
-    phase, when the old values have been read for the last time."""
+    """Note in which phase each step is stored: its own.
+
+    A step that overwrites an input in place is stored in the last phase, when the old values have
+    been read for the last time."""
     for step, rank in ranks.items():
         name = step.buffer.name
         # Sums across rows are stored after the last row, outside of all phases.
@@ -83,7 +89,8 @@ def note_stores(kernel: FusedKernel, ranks: Mapping[Step, int], phases: list[Pha
 
 
 def steps_of_row(steps: Iterable[Step], due: Collection[Step], phase: Phase) -> list[Step]:
-    """What runs once a row, after the columns of a phase: row-level values that are due, and what is stored."""
+    """What runs once a row, after the columns of a phase: row-level values that are due, and what
+    is stored."""
     steps_due = []
     for step in steps:
         is_of_row = step.level == "row"
@@ -95,7 +102,8 @@ def steps_of_row(steps: Iterable[Step], due: Collection[Step], phase: Phase) -> 
 
 
 def steps_of_columns(steps: Iterable[Step], due: Collection[Step], phase: Phase) -> list[Step]:
-    """What a pass over the columns is for: the reductions that are due, and the elements that it stores."""
+    """What a pass over the columns is for: the reductions that are due, and the elements that it
+    stores."""
     steps_due = []
     for step in steps:
         reasons = due if step.is_reduction else phase.stored
@@ -105,7 +113,9 @@ def steps_of_columns(steps: Iterable[Step], due: Collection[Step], phase: Phase)
 
 
 def ranks_of(trees: Mapping[Step, Expr]) -> dict[Step, int]:
-    """For each step the first phase in which all that it needs is complete. Those of columns begin in phase 1."""
+    """For each step the first phase in which all that it needs is complete.
+
+    Those of columns begin in phase 1."""
     ranks: dict[Step, int] = {}
     for step, tree in trees.items():
         if step.level == "row":
@@ -126,8 +136,9 @@ def sources_of(
     earlier: list[Phase],
     keep: Callable[[], bool],
 ) -> dict[Step, Source]:
-    """What a pass needs for the steps `wanted`, and where each value comes from. What is taken from a row on the stack is noted
-    in the phase that computes it."""
+    """What a pass needs for the steps `wanted`, and where each value comes from.
+
+    What is taken from a row on the stack is noted in the phase that computes it."""
     source_of_step: dict[Step, Source] = {}
     left = list(wanted)
     while left:
@@ -154,7 +165,8 @@ def is_costly(tree: Expr) -> bool:
 
 
 def as_columns(kernel: FusedKernel) -> FusedKernel:
-    """The kernel with short names; if it reduces nothing, its innermost loop is columns: a pass with nothing to gather."""
+    """The kernel with short names; if it reduces nothing, its innermost loop is columns: a pass
+    with nothing to gather."""
     kernel = short_names(kernel)
     if kernel.columns or not kernel.rows:
         return kernel
@@ -165,7 +177,8 @@ def as_columns(kernel: FusedKernel) -> FusedKernel:
 
 
 def short_names(kernel: FusedKernel) -> FusedKernel:
-    """The kernel with a loop over rows that is the only one called i, not i0, and such a one over columns j."""
+    """The kernel with a loop over rows that is the only one called i, not i0, and such a one over
+    columns j."""
     new: dict[sympy.Symbol, sympy.Symbol] = {}
     for loops in (kernel.rows, kernel.columns):
         if len(loops) == 1:

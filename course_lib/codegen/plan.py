@@ -1,11 +1,14 @@
 """What a C++ kernel will look like, decided before a line of it is printed.
 
 In:  a `FusedKernel` and its steps as trees.
-Out: a `KernelPlan` (which loop gets the SIMD lanes, and which the threads), and for each pass over the columns a `PassPlan`
-     (what is gathered how, in blocks of how many columns, what lies on the stack, what is fetched ahead).
+Out: a `KernelPlan` (which loop gets the SIMD lanes, and which the threads), and for each pass over
+     the columns a `PassPlan` (what is gathered how, in blocks of how many columns, what lies on the
+     stack, what is fetched ahead).
 
-`codegen.cpp` prints what is decided here. The numbers below were measured: docs/design/generated-code.md.
-In PyTorch: `torch/_inductor/codegen/cpp.py`, `TilingSelect`, `CppKernelProxy`, `decide_parallel_depth`.
+`codegen.cpp` prints what is decided here. The numbers below were measured:
+docs/design/generated-code.md.
+In PyTorch: `torch/_inductor/codegen/cpp.py`, `TilingSelect`, `CppKernelProxy`,
+`decide_parallel_depth`.
 """
 
 import contextlib
@@ -34,7 +37,8 @@ PARALLEL_FROM = 16 * 1024
 FEW_ROWS = 16
 # Rows that go side by side in the shape 'lanes': four registers of AVX-512, eight of AVX2
 LANES = 64
-# Longer float sums go in blocks, whose sums are added up as double: the error stays that of a short sum
+# Longer float sums go in blocks, whose sums are added up as double: the error stays that of a short
+# sum
 BLOCK = 4096
 # So many lanes, or loops, share one sum of a block
 SHARED_BY = 8
@@ -44,7 +48,8 @@ FEW = 8
 STRIP = 64
 # Columns of a row that its passes read too far apart for what the processor itself fetches ahead
 LONG = 2048
-# Bytes that a kernel moves: from here on its results would leave the caches before anybody reads them
+# Bytes that a kernel moves: from here on its results would leave the caches before anybody reads
+# them
 STREAM_FROM = 64 * 2**20
 with contextlib.suppress(OSError, ValueError):
     # The size of the last cache, "32768K". A virtual machine may say 0.
@@ -89,7 +94,8 @@ class Load(NamedTuple):
 
 
 Staged = Load | Step
-"""What may lie in a row on the stack: a load, made before the loop, or a step's value, stored after it."""
+"""What may lie in a row on the stack: a load, made before the loop, or a step's value, stored after
+it."""
 
 
 @dataclass(frozen=True)
@@ -111,11 +117,12 @@ class Gathering:
 
 @dataclass
 class Staging:
-    """What lies on the stack around the vectorised loop: float16, which converts eight at a time, and results past the caches."""
+    """What lies on the stack around the vectorised loop: float16, which converts eight at a time,
+    and results past the caches."""
 
     places: dict[Staged, Load] = field(default_factory=dict)
-    # True if each step has a loop of its own: where values are rounded to float16 on the way, whole rows are rounded
-    # between these loops, and nobody waits for a long chain
+    # True if each step has a loop of its own: where values are rounded to float16 on the way, whole
+    # rows are rounded # between these loops, and nobody waits for a long chain
     apart: bool = False
 
 
@@ -198,20 +205,24 @@ class Planner:
         )
 
     def must_keep_order(self, gathered: Collection[Gathering]) -> bool:
-        """True if columns must come one after the other: the first of equals is wanted, or few floats are compared."""
-        # Lanes would mix up which zero was first, 0.0 or -0.0; in eager that is so for long rows only.
+        """True if columns must come one after the other: the first of equals is wanted, or few
+        floats are compared."""
+        # Lanes would mix up which zero was first, 0.0 or -0.0; in eager that is so for long rows
+        # only.
         is_short = surely(operator.le, iterations(self.kernel.columns), FEW)
         compares_few_floats = is_short and any(gathering.has_nan for gathering in gathered)
         return compares_few_floats or any(gathering.kind.gives_place for gathering in gathered)
 
     def in_order_up_to(self, gathered: Collection[Gathering]) -> int:
-        """Of a symbolic number of columns: up to so many the kernel compares one by one. 0 if that never matters."""
+        """Of a symbolic number of columns: up to so many the kernel compares one by one. 0 if that
+        never matters."""
         columns = iterations(self.kernel.columns)
         may_be_few = is_symbolic(columns) and not surely(operator.gt, columns, FEW)
         return FEW if may_be_few and any(gathering.has_nan for gathering in gathered) else 0
 
     def block_for(self, gathered: Collection[Gathering], staging: Staging) -> int:
-        """Columns that go together: what fits in a row on the stack, or in one exact sum; 0 if neither is needed."""
+        """Columns that go together: what fits in a row on the stack, or in one exact sum; 0 if
+        neither is needed."""
         if staging.places:
             return STRIP
         if any(gathering.in_blocks for gathering in gathered):
@@ -219,7 +230,8 @@ class Planner:
         return 0
 
     def gathering(self, step: Step) -> Gathering:
-        """How a reduction is gathered: in its accumulator's dtype if it grows, else in that of the values."""
+        """How a reduction is gathered: in its accumulator's dtype if it grows, else in that of the
+        values."""
         node, dtype = reduction(step), self.trees[step].dtype
         kind = node.combines
         if dtype == torch.bool and kind.on_bools:
@@ -268,8 +280,8 @@ class Planner:
     ) -> list[Step]:
         """Values for other steps, if each step is to have a loop of its own; else none.
 
-        That is worth it where a value becomes float16 on its way to another step. It can be if all that is stored lies on the
-        stack, and no step reads what one before it has overwritten.
+        That is worth it where a value becomes float16 on its way to another step. It can be if all
+        that is stored lies on the stack, and no step reads what one before it has overwritten.
         """
         inner = [step for step in steps if not step.is_reduction and step.level != "across"]
         passed_on = [step for step in inner if step in self.used]
@@ -289,7 +301,9 @@ class Planner:
         return self.walks_along(step.store_index, loop)
 
     def overtakes(self, steps: list[Step]) -> bool:
-        """Does a step read what one before it writes in place of it? Then they cannot have a loop each."""
+        """Does a step read what one before it writes in place of it?
+
+        Then they cannot have a loop each."""
         for n, step in enumerate(steps):
             old = self.kernel.in_place.get(step.buffer.name)
             for later in steps[n + 1 :] if old else ():
@@ -298,14 +312,16 @@ class Planner:
         return False
 
     def walks_along(self, index: sympy.Expr, loop: Loop) -> bool:
-        """True if neighbours along `loop` are neighbours in memory, and nothing in the index is looked up."""
+        """True if neighbours along `loop` are neighbours in memory, and nothing in the index is
+        looked up."""
         linear = Linear.of(index, {loop.symbol})
         if not same(linear.coefficient(loop.symbol), 1) or not linear.is_affine_in(loop.symbol):
             return False
         return index.free_symbols <= {each.symbol for each in self.kernel.loops}
 
     def fetched(self, phase: Phase) -> list[Load]:
-        """Loads to fetch early during the last pass over a row: the first pass over the next row needs them.
+        """Loads to fetch early during the last pass over a row: the first pass over the next row
+        needs them.
 
         Empty where a row has one pass, or is short.
         """

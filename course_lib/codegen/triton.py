@@ -1,13 +1,17 @@
 """A fused kernel as Triton: one program for each tile.
 
 In:  a `FusedKernel` and the buffers it reads.
-Out: one `@triton.jit` function on whole tiles of values, and the `Tiling` that says how many programs to start.
+Out: one `@triton.jit` function on whole tiles of values, and the `Tiling` that says how many
+     programs to start.
 
-Without a reduction a tile is BLOCK consecutive elements. With one it is ROWS × COLUMNS: a row that fits is held in registers as
-a whole ("persistent"); a longer one is walked in steps of COLUMNS, once for each pass. Masks keep the last tile inside.
+Without a reduction a tile is BLOCK consecutive elements. With one it is ROWS × COLUMNS: a row that
+fits is held in registers as a whole ("persistent"); a longer one is walked in steps of COLUMNS,
+once for each pass. Masks keep the last tile inside.
 
-The same text runs on a GPU and, on CPU tensors, in Triton's interpreter (`runtime/triton_runner.py`).
-In PyTorch: `torch/_inductor/codegen/triton.py`, `TritonKernel`, and `runtime/triton_heuristics.py` for the tile sizes.
+The same text runs on a GPU and, on CPU tensors, in Triton's interpreter
+(`runtime/triton_runner.py`).
+In PyTorch: `torch/_inductor/codegen/triton.py`, `TritonKernel`, and `runtime/triton_heuristics.py`
+for the tile sizes.
 """
 
 import contextlib
@@ -52,7 +56,8 @@ class TritonSource(KernelSource):
     """A kernel's source, with what is needed to start it and to compile it without tensors."""
 
     tiling: Tiling = Tiling(1, 0)
-    # Triton's name of the type of each argument that is no constant: '*fp32'; 'i32' for a symbolic size
+    # Triton's name of the type of each argument that is no constant: '*fp32'; 'i32' for a symbolic
+    # size
     types: tuple[str, ...] = ()
     # May functions take a number near 0 for 0? A power of two is three instructions shorter then
     flushes: bool = False
@@ -61,12 +66,15 @@ class TritonSource(KernelSource):
 def triton_source(
     kernel: FusedKernel, buffers: Mapping[str, Buffer], name: str | None = None
 ) -> TritonSource:
-    """Print one kernel. `buffers` knows at least those that the kernel reads (`LoopGraph.buffers`)."""
+    """Print one kernel.
+
+    `buffers` knows at least those that the kernel reads (`LoopGraph.buffers`)."""
     return TritonKernel(kernel, buffers, name or kernel.name).print()
 
 
 class TritonKernel(TritonReductions):
-    """Walks the phases of one kernel; a pass over the columns is nothing (persistent) or a `for` loop."""
+    """Walks the phases of one kernel; a pass over the columns is nothing (persistent) or a `for`
+    loop."""
 
     def __init__(self, kernel: FusedKernel, buffers: Mapping[str, Buffer], name: str) -> None:
         super().__init__(short_names(kernel), buffers, name, [*RESERVED, *HELPERS, name])
@@ -121,7 +129,8 @@ class TritonKernel(TritonReductions):
 
     @property
     def behind_buffers(self) -> list[str]:
-        """Pointers after those of the buffers: a flag for indices out of range, and the sizes of this call."""
+        """Pointers after those of the buffers: a flag for indices out of range, and the sizes of
+        this call."""
         names = []
         if self.checks:
             names.append("problem")
@@ -135,7 +144,8 @@ class TritonKernel(TritonReductions):
         return "int64" if self.plan.needs_64_bits else "int32"
 
     def note_sizes_of_grid(self) -> None:
-        """The kernel is given all sizes that say how many programs there are, whether or not its text needs them."""
+        """The kernel is given all sizes that say how many programs there are, whether or not its
+        text needs them."""
         for count in (self.tiling.rows, self.tiling.chunks):
             if isinstance(count, Size):
                 self.size(count)
@@ -163,7 +173,8 @@ class TritonKernel(TritonReductions):
         return lines
 
     def load_size(self, n: int, number: int, name: str) -> str:
-        """Rows that all begin at multiples of 16 can be read 16 bytes at a time: whether they do stays in the text."""
+        """Rows that all begin at multiples of 16 can be read 16 bytes at a time: whether they do
+        stays in the text."""
         value = f"tl.load(sizes + {n})" if n else "tl.load(sizes)"
         if not self.plan.needs_64_bits:
             value += ".to(tl.int32)"
@@ -172,7 +183,9 @@ class TritonKernel(TritonReductions):
         return f"{name} = {value}"
 
     def print_product(self, product: Step) -> None:
-        """A program has one tile of the result. It walks along k; what follows finds the tile in registers."""
+        """A program has one tile of the result.
+
+        It walks along k; what follows finds the tile in registers."""
         self.print_tile_of_result(self.plan.directions(product))
         with self.on_behalf_of(product):
             total = self.bind(product, "tl.zeros([ROWS, COLUMNS], tl.float32)", label(product))
@@ -205,7 +218,8 @@ class TritonKernel(TritonReductions):
         self.line("mask = rows & columns")
 
     def print_sum(self, plan: ProductPlan, total: str) -> None:
-        """The loop along k, which counts the columns of the left operand (j) and the rows of the right one (j_down)."""
+        """The loop along k, which counts the columns of the left operand (j) and the rows of the
+        right one (j_down)."""
         start, a, b = self.unique("start"), self.unique("a"), self.unique("b")
         inside, inside_down = ("inside", "inside_down") if plan.is_masked else ("", "")
 
@@ -245,7 +259,8 @@ class TritonKernel(TritonReductions):
             self.print_row_steps(plan.phase)
 
     def print_online(self, phase: Phase, softmax: Softmax) -> None:
-        """Maximum and sum in one pass: when a tile has a new maximum, what was summed so far is scaled down to it."""
+        """Maximum and sum in one pass: when a tile has a new maximum, what was summed so far is
+        scaled down to it."""
         best, total = softmax
         shape = self.shape_of_tile()
         most, gathered = self.unique("most"), self.unique("gathered")
@@ -273,7 +288,8 @@ class TritonKernel(TritonReductions):
             self.print_result(total, f"{gathered} * tl.exp({most} - {self.values[best]})")
 
     def print_walk(self) -> None:
-        """A program for each chunk of rows: it walks along them, gathers sums down the columns, and stores these at the end."""
+        """A program for each chunk of rows: it walks along them, gathers sums down the columns, and
+        stores these at the end."""
         chunks = tuple(loop for loop in self.kernel.rows if loop not in self.plan.walked)
         if chunks:
             self.print_indices(chunks, self.program, "", "chunk")
@@ -320,10 +336,11 @@ class TritonKernel(TritonReductions):
     def print_indices(
         self, loops: Sequence[Loop], text: str, mask: str, together: str = "row"
     ) -> None:
-        """The symbols of several loops from one running number, and the mask for where it is inside.
+        """The symbols of several loops from one running number, and the mask for where it is
+        inside.
 
-        text: the running number as source. mask: the mask's name, "" for none. together: the number's name, if there are several
-        loops.
+        text: the running number as source. mask: the mask's name, "" for none. together: the
+        number's name, if there are several loops.
         """
         number = loops[0].symbol if len(loops) == 1 else together
         self.line(f"{number} = {text}")
@@ -369,7 +386,8 @@ class TritonKernel(TritonReductions):
             yield
 
     def print_column_steps(self, phase: Phase, totals: Mapping[Step, str]) -> None:
-        """The values of a tile, and what is reduced of them; without a total a tile is the whole row."""
+        """The values of a tile, and what is reduced of them; without a total a tile is the whole
+        row."""
         for step in phase.columns:
             with self.on_behalf_of(step):
                 if step.level == "across":
@@ -385,7 +403,8 @@ class TritonKernel(TritonReductions):
         self.line(f"{self.values[step]} += {self.reduce('sum', value, axis=0)}")
 
     def print_late(self) -> None:
-        """Triton gives each load and store threads as it likes: one may store in place what another still has to load."""
+        """Triton gives each load and store threads as it likes: one may store in place what another
+        still has to load."""
         if self.late:
             self.line("tl.debug_barrier()  # in place: first all is loaded")
         super().print_late()
@@ -400,7 +419,8 @@ class TritonKernel(TritonReductions):
         self.print_late()
 
     def print_step(self, step: Step, store: bool) -> None:
-        """The value of a step, unless it is known (persistent: from an earlier pass), and its store if it is wanted in memory."""
+        """The value of a step, unless it is known (persistent: from an earlier pass), and its store
+        if it is wanted in memory."""
         value, tree = self.values.get(step), self.trees[step]
         if value is None:
             value = self.text(tree, whole=True)

@@ -3,8 +3,10 @@
 In:  one `Expr`.
 Out: its text and how tightly it binds.
 
-What `tl` lacks is `libdevice`'s (numpy's in the interpreter) or, as torch means it, a function printed above the kernel.
-In PyTorch: `torch/_inductor/codegen/triton.py`, `TritonOverrides`; `torch/_inductor/runtime/triton_helpers.py`.
+What `tl` lacks is `libdevice`'s (numpy's in the interpreter) or, as torch means it, a function
+printed above the kernel.
+In PyTorch: `torch/_inductor/codegen/triton.py`, `TritonOverrides`;
+`torch/_inductor/runtime/triton_helpers.py`.
 """
 
 import math
@@ -69,7 +71,8 @@ RULES: dict[str, str | Spelling] = {
 
 
 class TritonOps(Printer):
-    """The table of operators, and one method for each operation that is neither in it nor a plain call."""
+    """The table of operators, and one method for each operation that is neither in it nor a plain
+    call."""
 
     comment = "#"
     scopes = False
@@ -104,7 +107,8 @@ class TritonOps(Printer):
         return f"tl.{str(dtype).removeprefix('torch.')}"
 
     def spell(self, expr: Expr) -> tuple[str, int]:
-        """Of numbers alone Python would compute, with types of its own: the first becomes one of Triton's."""
+        """Of numbers alone Python would compute, with types of its own: the first becomes one of
+        Triton's."""
         values = expr.args[1:] if expr.op in ("where", "masked") else expr.args
         if values and all(map(is_number, values)) and not is_number(expr):
             first = values[0]
