@@ -1,16 +1,20 @@
 """Sources to something that runs: compiler, launcher, the compiled program.
 
-In:  sources of kernels, and the program around them. Out: a `CompiledGraph`, which is called with tensors.
+In:  sources of kernels, and the program around them. Out: a `CompiledGraph`, which is called with
+     tensors.
 
     compiled.py                  everything is put together
-    compiler.py                  C++: the machine's compiler, its flags (`FLAGS`), what is missing (`BackendMissing`)
+    compiler.py                  C++: the machine's compiler, its flags (`FLAGS`), what is missing
+                                 (`BackendMissing`)
     triton_runner.py             Triton: compiled for a GPU, or run by its interpreter
-    cudagraphs.py                all kernels of a program started at once, and when that cannot be (`why_not`)
+    cudagraphs.py                all kernels of a program started at once, and when that cannot be
+                                 (`why_not`)
     gemm.py, templates.py        who computes a matrix product
     autotune.py                  tile sizes, by measuring
 
 Built files are kept on disk by `course_lib.build_cache`.
-In PyTorch: `torch/_inductor/codecache.py`, `cpp_builder.py`, `runtime/triton_heuristics.py`, `cudagraph_trees.py`.
+In PyTorch: `torch/_inductor/codecache.py`, `cpp_builder.py`, `runtime/triton_heuristics.py`,
+`cudagraph_trees.py`.
 """
 
 import os
@@ -18,8 +22,9 @@ import sys
 
 import torch
 
-# Triton decides when it is first imported whether kernels are compiled for a GPU or run in its interpreter, and torch
-# imports it on the way (with its fake tensors). So the choice is made here, before that.
+# Triton decides when it is first imported whether kernels are compiled for a GPU or run in its
+# interpreter, and torch # imports it on the way (with its fake tensors). So the choice is made
+# here, before that.
 if "triton" not in sys.modules and not torch.cuda.is_available():
     os.environ.setdefault("TRITON_INTERPRET", "1")
 

@@ -1,8 +1,10 @@
-"""Tile sizes by measuring: each kernel is built with several, and the fastest is remembered on disk for this GPU.
+"""Tile sizes by measuring: each kernel is built with several, and the fastest is remembered on disk
+for this GPU.
 
 In:  a `TritonSource`, and the buffers it will run on.
 Out: tile sizes and warps, and an event that says what each of the others took.
-In PyTorch: `torch/_inductor/runtime/triton_heuristics.py` (`CachingAutotuner`, `coordinate_descent_tuner.py`).
+In PyTorch: `torch/_inductor/runtime/triton_heuristics.py` (`CachingAutotuner`,
+`coordinate_descent_tuner.py`).
 """
 
 import functools
@@ -30,7 +32,8 @@ RUNS = 10
 
 
 def candidates(source: TritonSource) -> Sequence[Choice]:
-    """What is tried, the usual choice first: tiles a half to four times as large, with fewer and more warps."""
+    """What is tried, the usual choice first: tiles a half to four times as large, with fewer and
+    more warps."""
     tiling, usual = source.tiling, source.tiling.meta(False)
     if isinstance(tiling, ProductTiling):
         return tiling.tiles
@@ -56,7 +59,9 @@ def size_to_change(source: TritonSource) -> str:
 def tuned(
     source: TritonSource, buffers: Sequence[Buffer], start: Callable[..., Callable[..., Any]]
 ) -> Choice:
-    """The fastest candidate: measured now, or found on disk. `start(tile, warps)` gives the kernel as a callable."""
+    """The fastest candidate: measured now, or found on disk.
+
+    `start(tile, warps)` gives the kernel as a callable."""
     tried = {str(choice): choice for choice in candidates(source)}
     starts = {name: functools.partial(start, *choice) for name, choice in tried.items()}
 
@@ -74,10 +79,12 @@ def fastest(
     peaks: Mapping[str, int] | None = None,
     clock: Clock | None = None,
 ) -> str:
-    """The name of what takes the least time, measured now or on disk for this `source`: each of `tried` gives a callable.
+    """The name of what takes the least time, measured now or on disk for this `source`: each of
+    `tried` gives a callable.
 
-    The first of `tried` is what would be done without measuring. `peaks` are the most bytes that the program holds with each:
-    what needs much more than the first is not taken, however fast it is. `clock` is `seconds`, or another way to measure.
+    The first of `tried` is what would be done without measuring. `peaks` are the most bytes that
+    the program holds with each: what needs much more than the first is not taken, however fast it
+    is. `clock` is `seconds`, or another way to measure.
     """
     measured_by = clock or seconds
 
@@ -114,7 +121,8 @@ def key_of(source: str, tried: list[str], buffers: Sequence[Buffer]) -> str:
 
 
 def seconds(run: Callable[..., Any], tensors: Sequence[torch.Tensor]) -> float:
-    """The median of some runs, each with an empty cache; infinite for a kernel that the GPU refuses."""
+    """The median of some runs, each with an empty cache; infinite for a kernel that the GPU
+    refuses."""
     # Without a GPU, in Triton's interpreter, one run is enough: it is slower than any library.
     if tensors[0].device.type == "cpu":
         return timeit.timeit(lambda: run(*tensors), number=1)
@@ -129,7 +137,8 @@ def seconds(run: Callable[..., Any], tensors: Sequence[torch.Tensor]) -> float:
 
 
 def seconds_warm(run: Callable[..., Any], tensors: Sequence[torch.Tensor]) -> float:
-    """The median of some runs, one right after the other: in the caches is what the program itself has left there."""
+    """The median of some runs, one right after the other: in the caches is what the program itself
+    has left there."""
     if tensors[0].device.type == "cpu":
         return seconds(run, tensors)
 
@@ -146,7 +155,9 @@ def seconds_warm(run: Callable[..., Any], tensors: Sequence[torch.Tensor]) -> fl
 
 
 def example(buffer: Buffer) -> torch.Tensor:
-    """A tensor for a buffer, full of numbers between 0 and 1. (Random ones would disturb the program's own.)"""
+    """A tensor for a buffer, full of numbers between 0 and 1.
+
+    (Random ones would disturb the program's own.)"""
     # What is expanded has one element in memory.
     real = []
     for size, stride in zip(buffer.shape, buffer.stride, strict=True):

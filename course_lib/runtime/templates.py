@@ -1,16 +1,19 @@
-"""Which matrix products become loops (`Product`), into which what is around them may be fused: measured in their surroundings.
+"""Which matrix products become loops (`Product`), into which what is around them may be fused:
+measured in their surroundings.
 
 In:  a `LoopGraph`, whose matrix products are calls of the library; how a graph is scheduled.
 Out: the same graph; some calls are loops now, which the Triton printer writes with `tl.dot`.
 
-A kernel of ours may be slower than the library's and still win, with what it does to operands and result. And a faster one may
-lose: in attention, what comes after the first product would have been fused with the softmax anyway. So the two ways are not
-measured kernel by kernel, but for the whole *region* of the program that is cut into kernels in another way. The library's call is
-always one of the two, so no choice makes its region slower than it was. Two things a region does not show: how much memory the
-program holds with a choice, which is read off its memory plan, and what regions do to each other through the caches. So at the
-end the program with all that was chosen is measured beside the one without, and the faster one is kept.
-In PyTorch: `torch/_inductor/select_algorithm.py`, `AlgorithmSelectorCache`; there a choice is measured with its epilogue alone
-(`benchmark_epilogue_fusion`).
+A kernel of ours may be slower than the library's and still win, with what it does to operands and
+result. And a faster one may lose: in attention, what comes after the first product would have been
+fused with the softmax anyway. So the two ways are not measured kernel by kernel, but for the whole
+*region* of the program that is cut into kernels in another way. The library's call is always one of
+the two, so no choice makes its region slower than it was. Two things a region does not show: how
+much memory the program holds with a choice, which is read off its memory plan, and what regions do
+to each other through the caches. So at the end the program with all that was chosen is measured
+beside the one without, and the faster one is kept.
+In PyTorch: `torch/_inductor/select_algorithm.py`, `AlgorithmSelectorCache`; there a choice is
+measured with its epilogue alone (`benchmark_epilogue_fusion`).
 """
 
 import functools
@@ -39,7 +42,8 @@ WHOLE = "the whole program"
 def choose_templates(graph: LoopGraph, codegen: str, schedule: Scheduling) -> LoopGraph:
     """Put loops in the place of the products for which that is faster.
 
-    The products are decided in turn. Each is measured in the program that the decisions before it made."""
+    The products are decided in turn. Each is measured in the program that the decisions before it
+    made."""
     loops: dict[Node, list[Node]] = {}
     for node in graph.nodes:
         if isinstance(node, ExternKernel) and is_product(node, codegen):
@@ -60,7 +64,8 @@ def choose_templates(graph: LoopGraph, codegen: str, schedule: Scheduling) -> Lo
     for call, parts in loops.items():
         region = next(each for each in regions if names_of(parts) <= each)
         ends = ends_of(region, [*default.kernels, *ours.kernels], graph.returned)
-        # What nobody reads is not computed, and what does more than compute is not run for measuring.
+        # What nobody reads is not computed, and what does more than compute is not run for
+        # measuring.
         if not ends.stores or region & acting:
             continue
 
@@ -90,7 +95,8 @@ def rivals(
     program: Callable[[LoopGraph], CompiledGraph],
     schedule: Scheduling,
 ) -> tuple[str, list[Buffer], dict[str, Callable[[], CompiledGraph]]]:
-    """What `fastest` wants to know of programs with the same inputs: their source, their inputs, how each is built."""
+    """What `fastest` wants to know of programs with the same inputs: their source, their inputs,
+    how each is built."""
     source = "\n".join(source_of(part, schedule) for part in parts.values())
     first = next(iter(parts.values()))
     inputs = [buffer for buffer in first.inputs if buffer]
@@ -117,14 +123,16 @@ def with_loops(graph: LoopGraph, loops: Loops) -> LoopGraph:
 
 
 def regions_of(default: Schedule, ours: Schedule, loops: Loops) -> list[set[str]]:
-    """The smallest sets of buffers such that each kernel of either schedule, and each product, writes to one set only."""
+    """The smallest sets of buffers such that each kernel of either schedule, and each product,
+    writes to one set only."""
     together = [names_of(parts) for parts in loops.values()]
     for one, other in ((default, ours), (ours, default)):
         known = set().union(*together, *(names_of([kernel]) for kernel in other.kernels))
         for kernel in one.kernels:
             names = names_of([kernel])
-            # A buffer that the other schedule never writes is computed again in that schedule, in each kernel that reads it. So
-            # these kernels belong together with the one that writes it here.
+            # A buffer that the other schedule never writes is computed again in that schedule, in
+            # each kernel that reads it. So # these kernels belong together with the one that writes
+            # it here.
             if not names <= known:
                 readers = [reader for reader in one.kernels if reader.reads & names]
                 names |= names_of(readers)
@@ -158,7 +166,8 @@ def acts(node: Node) -> bool:
 
 
 def may_refuse(node: Node) -> bool:
-    """True for what may refuse its data: numbers that were made up for measuring are no index and no matrix with an inverse."""
+    """True for what may refuse its data: numbers that were made up for measuring are no index and
+    no matrix with an inverse."""
     return any(map(may_fail, node.origins))
 
 
@@ -171,7 +180,8 @@ class Ends:
 
 
 def ends_of(region: set[str], kernels: Iterable[Kernel], returned: Collection[str]) -> Ends:
-    """What the kernels that write to `region` read from outside, and which of its buffers others need."""
+    """What the kernels that write to `region` read from outside, and which of its buffers others
+    need."""
     reads: set[str] = set()
     needed = set(returned)
     for kernel in kernels:
@@ -183,7 +193,8 @@ def ends_of(region: set[str], kernels: Iterable[Kernel], returned: Collection[st
 
 
 def piece(graph: LoopGraph, ends: Ends) -> LoopGraph:
-    """The part of a program that computes the buffers `ends.stores` from the buffers `ends.reads`."""
+    """The part of a program that computes the buffers `ends.stores` from the buffers
+    `ends.reads`."""
     inputs = [graph.buffers[name] for name in sorted(ends.reads)]
     outputs = [graph.buffers[name].view() for name in sorted(ends.stores)]
 

@@ -3,8 +3,10 @@
 In:  a `TritonSource`.
 Out: a callable that takes tensors and starts the right number of programs.
 
-Which of the two is decided when Triton is first imported. What its interpreter lacks is in `runtime/corners/`.
-In PyTorch: `torch/_inductor/runtime/triton_heuristics.py`, `CachingAutotuner`; `runtime/async_compile.py`.
+Which of the two is decided when Triton is first imported. What its interpreter lacks is in
+`runtime/corners/`.
+In PyTorch: `torch/_inductor/runtime/triton_heuristics.py`, `CachingAutotuner`;
+`runtime/async_compile.py`.
 """
 
 import ctypes
@@ -34,7 +36,9 @@ AFTER_IMPORT: list[Callable[[Any], None]] = []
 
 @functools.cache
 def import_triton() -> Any:
-    """The module, in the mode that was set by `course_lib.runtime`. Raises `BackendMissing` with one sentence."""
+    """The module, in the mode that was set by `course_lib.runtime`.
+
+    Raises `BackendMissing` with one sentence."""
     try:
         triton = importlib.import_module("triton")
     except ImportError as error:
@@ -50,7 +54,8 @@ def import_triton() -> Any:
 def load_triton(
     source: TritonSource, device: torch.device, like: Sequence[Buffer] = ()
 ) -> Callable[..., None]:
-    """The kernel as a callable on tensors of this device; its tile chosen by measuring on what is `like` these, if given.
+    """The kernel as a callable on tensors of this device; its tile chosen by measuring on what is
+    `like` these, if given.
     Raises `BackendMissing` if Triton cannot run there."""
     import_triton()
     names: dict[str, Any] = {"__name__": f"course_lib_kernel_{source.name}"}
@@ -75,7 +80,8 @@ def load_triton(
 
 
 def load_stream(source: StreamSource, device: torch.device) -> Callable[..., None]:
-    """A stream as a callable on its buffers: it is given its table of walks, and flags from the small kernel before it."""
+    """A stream as a callable on its buffers: it is given its table of walks, and flags from the
+    small kernel before it."""
     walk = load_triton(source, device)
     table: list[torch.Tensor] = []
     if source.table:
@@ -101,7 +107,8 @@ def load_interpreted(
 ) -> Callable[..., None]:
     """The kernel by the interpreter, with a GPU's values (`course_lib.simulator`).
 
-    As `compiled` below: no fusion, no flushing. What the code generator writes is checked by its tests, not at each start."""
+    As `compiled` below: no fusion, no flushing. What the code generator writes is checked by its
+    tests, not at each start."""
     programs = programs_of_call(source, meta)
     symbols = len(source.symbols)
 
@@ -116,7 +123,8 @@ def load_interpreted(
 
 
 def programs_of_call(source: TritonSource, meta: dict[str, int]) -> Callable[..., int]:
-    """How many programs a call starts, as a function of its sizes: `lambda s0, s1: (s0*s1 + 1023) // 1024`."""
+    """How many programs a call starts, as a function of its sizes:
+    `lambda s0, s1: (s0*s1 + 1023) // 1024`."""
     programs = source.tiling.programs(meta)
     names = {size: sympy.Symbol(f"s{n}", integer=True) for n, size in enumerate(source.symbols)}
     arguments = ", ".join(map(str, names.values()))
@@ -127,13 +135,16 @@ def programs_of_call(source: TritonSource, meta: dict[str, int]) -> Callable[...
 def compiled(
     kernel: Any, source: TritonSource, device: torch.device, meta: dict[str, int], warps: int
 ) -> Callable[..., None]:
-    """The kernel compiled now, and started by the driver: 3 µs. Triton's own start takes 10 µs, for it looks at each argument.
-    It serves where the arguments are not what the driver's start expects (`start_by_triton`).
+    """The kernel compiled now, and started by the driver: 3 µs.
+
+    Triton's own start takes 10 µs, for it looks at each argument. It serves where the arguments are
+    not what the driver's start expects (`start_by_triton`).
     Raises `CompileFailed` with the last lines of what Triton said."""
     programs = source.tiling.programs(meta)
     count_for_sizes = programs_of_call(source, meta) if is_symbolic(programs) else None
 
-    # As in eager: x * y + z is rounded twice, and a denormal number is not 0 (but for exponentials below 1e-38 in a stream).
+    # As in eager: x * y + z is rounded twice, and a denormal number is not 0 (but for exponentials
+    # below 1e-38 in a stream).
     how: dict[str, Any] = {
         **meta,
         "num_warps": warps,
@@ -170,7 +181,9 @@ def compiled(
 
 
 def compile_now(kernel: Any, source: TritonSource, how: dict[str, Any]) -> Any:
-    """Triton's compiled kernel, without tensors. Source that it rejects stays in the cache folder."""
+    """Triton's compiled kernel, without tensors.
+
+    Source that it rejects stays in the cache folder."""
     failed = importlib.import_module("triton.compiler.errors").CompilationError
     # A dtype stands for a tensor whose address is a multiple of 16. A size is any number.
     dtype_of_type = {text: dtype for dtype, text in POINTERS.items()} | {"i32": 3, "i64": 3}
