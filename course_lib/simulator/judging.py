@@ -2,9 +2,11 @@
 
 In:  a kernel and the arguments of a launch.
 Out: nothing, or the compiler's own error with its sentence and line.
-In Triton: `triton/compiler/compiler.py`, `compile`; it is stopped before PTX, for `ptxas` need not be there.
+In Triton: `triton/compiler/compiler.py`, `compile`; it is stopped before PTX, for `ptxas` need not
+be there.
 
-A verdict is kept in the cache folder: a kernel pays once for each combination of types and constants.
+A verdict is kept in the cache folder: a kernel pays once for each combination of types and
+constants.
 """
 
 from __future__ import annotations
@@ -38,7 +40,8 @@ PTX_VERSION = 86
 
 @dataclass
 class Question:
-    """What a launch asks of the compiler: the type of each parameter, the value of each constant, the options."""
+    """What a launch asks of the compiler: the type of each parameter, the value of each constant,
+    the options."""
 
     signature: dict[str, Any]
     constants: dict[tuple[int, ...], Any]
@@ -95,7 +98,8 @@ def backend() -> Any:
 def describe(
     parameter: str, argument: Any, place: tuple[int, ...], constants: dict[Any, Any]
 ) -> Any:
-    """The type of an argument as the compiler writes it. 1 and None become constants, as in a launch on a GPU."""
+    """The type of an argument as the compiler writes it. 1 and None become constants, as in a
+    launch on a GPU."""
     if isinstance(argument, tuple):
         parts = [describe(parameter, x, (*place, n), constants) for n, x in enumerate(argument)]
         return type(argument)(*parts) if hasattr(argument, "_fields") else tuple(parts)
@@ -161,7 +165,9 @@ def compile_for_target(source: Any, options: dict[str, Any]) -> Sentence | None:
 
 @contextlib.contextmanager
 def compiled_language() -> Iterator[None]:
-    """Inside, `tl.sum` and its like are what the compiler takes. In the interpreter they are functions of it."""
+    """Inside, `tl.sum` and its like are what the compiler takes.
+
+    In the interpreter they are functions of it."""
     for module, name, _, compiled in functions_of_the_language():
         setattr(module, name, compiled)
     try:

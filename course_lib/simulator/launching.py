@@ -38,7 +38,8 @@ Handle = interpreter.TensorHandle
 
 @dataclass
 class Call:
-    """A launch: each parameter's argument as Python has it, which of them are constants, and the options."""
+    """A launch: each parameter's argument as Python has it, which of them are constants, and the
+    options."""
 
     arguments: dict[str, Any]
     constants: set[str]
@@ -71,7 +72,9 @@ def launch(kernel: Any, grid: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
 
 
 def bind(kernel: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Call:
-    """Arguments by name. What is no parameter is an option of the compiler; one that it does not know is an error."""
+    """Arguments by name.
+
+    What is no parameter is an option of the compiler; one that it does not know is an error."""
     parameters = set(kernel.arg_names)
     named = {name: value for name, value in kwargs.items() if name in parameters}
     options = {name: value for name, value in kwargs.items() if name not in parameters}
@@ -89,7 +92,8 @@ def bind(kernel: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Call:
 
 @functools.cache
 def dynamic_function(kernel: Any) -> Any:
-    """The kernel's parameters as a function that gives its arguments by name: its errors read as those of a launch on a GPU."""
+    """The kernel's parameters as a function that gives its arguments by name: its errors read as
+    those of a launch on a GPU."""
     parameters = inspect.signature(kernel.fn).parameters.values()
     defaults = {
         name: p.default for p in parameters if p.default is not p.empty for name in [p.name]
@@ -264,12 +268,14 @@ def options_in_force(options: dict[str, Any]) -> Iterator[None]:
         yield
 
 
-# The language in place ------------------------------------------------------------------------------------------------
+# The language in place
+# ------------------------------------------------------------------------------------------------
 
 
 @dataclass
 class Patch:
-    """One attribute of Triton's language: its value for the compiler, and its value for the simulator."""
+    """One attribute of Triton's language: its value for the compiler, and its value for the
+    simulator."""
 
     owner: Any
     name: str
@@ -283,8 +289,10 @@ depth = 0
 
 
 def find_patches() -> None:
-    """What Triton's interpreter changes in its language for each launch, looked up once; and what changes here besides."""
-    # The compiler keeps some functions of the language in a table of its own. It must see them as they are without patches.
+    """What Triton's interpreter changes in its language for each launch, looked up once; and what
+    changes here besides."""
+    # The compiler keeps some functions of the language in a table of its own. It must see them as
+    # they are without patches.
     importlib.import_module("triton.compiler.code_generator")
 
     owners = [tl, tl.core, tl.tensor, tl.math, tl.dtype, tl.core.tensor_descriptor_base]

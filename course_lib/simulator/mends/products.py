@@ -1,6 +1,7 @@
 """`tl.dot` as the tensor cores multiply.
 
-In Triton: `InterpreterBuilder.create_dot`, which ignores `input_precision` and multiplies bfloat16's bits.
+In Triton: `InterpreterBuilder.create_dot`, which ignores `input_precision` and multiplies
+bfloat16's bits.
 """
 
 from __future__ import annotations
@@ -23,7 +24,8 @@ TF32X3 = interpreter._ir.INPUT_PRECISION.TF32x3
     "`input_precision` is ignored, bfloat16 is multiplied as integers, the order of additions is BLAS's",
 )
 def multiply_as_tensor_cores() -> None:
-    """All products are exact and their sum is rounded once: the units on a GPU round more often, each generation its own way.
+    """All products are exact and their sum is rounded once: the units on a GPU round more often,
+    each generation its own way.
 
     The difference to an H100 is in the last digits of float32 (docs/measurements/simulator.md)."""
 
@@ -68,8 +70,8 @@ def multiply_scaled() -> None:
 def scaled(handle: Any, scale: Any, kind: Any, packed: int, across: bool = False) -> Any:
     """The numbers of an operand, each times the power of two of its group.
 
-    packed: the dimension along which two float4 codes share a byte. across: do groups lie along the rows? (They do for the
-    right operand.)
+    packed: the dimension along which two float4 codes share a byte. across: do groups lie along the
+    rows? (They do for the right operand.)
     """
     if kind == FORMAT.E2M1:
         # the low half of a byte comes first; bit 3 of a code is its sign
