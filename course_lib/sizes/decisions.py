@@ -1,4 +1,5 @@
-"""What was decided about sizes while a graph was compiled for all of them: of which kind, and who asked.
+"""What was decided about sizes while a graph was compiled for all of them: of which kind, and who
+asked.
 
 In:  the questions of `surely`, `hint` and plain comparisons, as they are asked.
 Out: `Decision`s, each once and in order, for the report, the logs and lessons.
@@ -26,8 +27,8 @@ ROOT = os.path.dirname(HERE)
 class Decision:
     """One question about sizes and its answer.
 
-    question: a relation, or a size, as text. asker: the function of the compiler that asked; why: the first line of its
-    docstring, "" if it has none."""
+    question: a relation, or a size, as text. asker: the function of the compiler that asked; why:
+    the first line of its docstring, "" if it has none."""
 
     kind: str
     question: str
@@ -84,6 +85,7 @@ def name_of(code: CodeType) -> str:
 def first_line(code: CodeType) -> str:
     """The first line of the docstring of a function whose code this is."""
     text = code.co_consts[0] if code.co_consts else None
-    # until Python 3.12 a function without docstring begins with None; later a flag says whether there is one
+    # until Python 3.12 a function without docstring begins with None; later a flag says whether
+    # there is one
     has_docstring = sys.version_info < (3, 13) or code.co_flags & 0x4000000
     return text.strip().splitlines()[0] if has_docstring and isinstance(text, str) and text else ""

@@ -27,7 +27,9 @@ kernel is given the result."""
 
 
 class SizeSymbol(sympy.Symbol):
-    """s0, s1, ...: one size of an input. (A class of its own tells it from the symbols of loops.)"""
+    """s0, s1, ...: one size of an input.
+
+    (A class of its own tells it from the symbols of loops.)"""
 
 
 def name_of_size(formula: sympy.Expr) -> str:
@@ -105,7 +107,9 @@ def between(sign: str) -> Callable[[sympy.Expr], str]:
 
 
 def as_divisor(formula: sympy.Expr) -> str:
-    """The text of what something is divided by. Python divides from left to right: `a // (2*b)` is not `a // 2*b`."""
+    """The text of what something is divided by.
+
+    Python divides from left to right: `a // (2*b)` is not `a // 2*b`."""
     text = as_factor(formula)
     return f"({text})" if isinstance(formula, sympy.Mul) and not text.startswith("(") else text
 

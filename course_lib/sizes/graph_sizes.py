@@ -22,8 +22,8 @@ from course_lib.sizes.size import NeedsNumbers, Real, Size, formula_of, source_o
 
 
 class Place(NamedTuple):
-    """Where a symbol's value is found: a dimension of an input, or (`dim` None) an input that is the
-    number itself."""
+    """Where a symbol's value is found: a dimension of an input, or (`dim` None) an input that is
+    the number itself."""
 
     input: int
     dim: int | None
@@ -229,7 +229,8 @@ class Sizes:
 
     @property
     def decisions(self) -> list[Decision]:
-        """What was decided about these sizes behind capture, each question once, with its kind and who asked."""
+        """What was decided about these sizes behind capture, each question once, with its kind and
+        who asked."""
         return self.noted.told(text_of, SIGNS)
 
 

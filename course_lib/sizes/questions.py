@@ -38,7 +38,8 @@ def surely(relation: Callable[[Any, Any], Any], one: Any, other: Any) -> bool:
 
 
 def same(one: Any, other: Any) -> bool:
-    """True if two sizes (or tuples of them) are equal for all sizes, as far as their formulas tell."""
+    """True if two sizes (or tuples of them) are equal for all sizes, as far as their formulas
+    tell."""
     if isinstance(one, (tuple, list)):
         return len(one) == len(other) and all(map(same, one, other))
     if isinstance(one, Size) or isinstance(other, Size):
@@ -61,7 +62,8 @@ def is_symbolic(value: Any) -> bool:
 
 
 def is_size(value: Any) -> bool:
-    """True for a number or a `Size`, and not for a formula of loops, or what is looked up in memory."""
+    """True for a number or a `Size`, and not for a formula of loops, or what is looked up in
+    memory."""
     return isinstance(value, (int, Size))
 
 

@@ -171,7 +171,9 @@ def hint(value: Any) -> Any:
 
 
 def text_of(formula: Any, names: Any = None) -> str:
-    """A formula, size or int as Python source, `64*s0 + s1 - 1`. `names`: others for its symbols."""
+    """A formula, size or int as Python source, `64*s0 + s1 - 1`.
+
+    `names`: others for its symbols."""
     if isinstance(formula, (int, Size)):
         formula = formula_of(formula)
     return write(formula.xreplace(names or {}))
