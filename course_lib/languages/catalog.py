@@ -2,9 +2,10 @@
 
 In:  a `.po` file of GNU gettext, or the English texts of today. Out: `Entry`s, or the file.
 
-Each text has a name (`msgctxt`): the id of its cell. Its English (`msgid`) is the one that was translated. So a cell that was edited
-since is told by comparing, and is marked `fuzzy` as gettext does it: its old English stands beside it (`#| msgid`) until
-somebody translates it anew and takes the mark away. Poedit, Weblate and other editors of `.po` files know these marks.
+Each text has a name (`msgctxt`): the id of its cell. Its English (`msgid`) is the one that was
+translated. So a cell that was edited since is told by comparing, and is marked `fuzzy` as gettext
+does it: its old English stands beside it (`#| msgid`) until somebody translates it anew and takes
+the mark away. Poedit, Weblate and other editors of `.po` files know these marks.
 """
 
 from __future__ import annotations
@@ -16,7 +17,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 ALIKE = 0.5
-"""From here on an edited text counts as the same text: the share of words that both versions have."""
+"""From here on an edited text counts as the same text: the share of words that both versions
+have."""
 
 _STRING = re.compile(r'"(?:[^"\\]|\\.)*"')
 
@@ -33,7 +35,8 @@ class Source:
 class Entry:
     """A text and its translation.
 
-    stale: the English has changed since; `before` is what was translated. text: '' where nobody has translated it yet."""
+    stale: the English has changed since; `before` is what was translated. text: '' where nobody has
+    translated it yet."""
 
     name: str
     english: str
@@ -47,7 +50,9 @@ class Entry:
 
 
 def read(path: Path) -> list[Entry]:
-    """The entries of a `.po` file, in order. Raises ImportError without Babel, which JupyterLab brings."""
+    """The entries of a `.po` file, in order.
+
+    Raises ImportError without Babel, which JupyterLab brings."""
     from babel.messages.pofile import read_po
 
     with path.open("rb") as file:
@@ -67,7 +72,9 @@ def read(path: Path) -> list[Entry]:
 
 
 def _earlier_english(po: str) -> dict[str, str]:
-    """Name → the English that was translated, where it has changed since. (Babel writes these lines and does not read them.)"""
+    """Name → the English that was translated, where it has changed since.
+
+    (Babel writes these lines and does not read them.)"""
     from babel.messages.pofile import denormalize, unescape
 
     entries = re.findall(r'^#\| msgid (".*")\nmsgctxt (".*")$', po, flags=re.M)
@@ -102,13 +109,14 @@ def to_po(entries: Iterable[Entry], language: str, about: str) -> bytes:
     return head.encode() + body.getvalue().strip() + b"\n"
 
 
-# ---- what changed ---------------------------------------------------------------------------------------------------
+# ---- what changed --------------------------------------------------------------------------------
 
 
 def brought_up_to_date(entries: Sequence[Entry], sources: Sequence[Source]) -> list[Entry]:
     """An entry for each English text of today, with what is translated of it.
 
-    A text that only moved keeps its translation. One that was edited keeps it too, and is stale from now on."""
+    A text that only moved keeps its translation. One that was edited keeps it too, and is stale
+    from now on."""
     left = list(entries)
     entry_of_source: dict[Source, Entry] = {}
     for source in sources:
@@ -130,7 +138,8 @@ def brought_up_to_date(entries: Sequence[Entry], sources: Sequence[Source]) -> l
 
 
 def _with_this_english(entries: list[Entry], source: Source) -> Entry | None:
-    """The entry whose English, or translated English, is this text; the one of the same name first."""
+    """The entry whose English, or translated English, is this text; the one of the same name
+    first."""
     alike = [entry for entry in entries if source.english in (entry.english, entry.before)]
     return next((entry for entry in alike if entry.name == source.name), next(iter(alike), None))
 

@@ -2,9 +2,10 @@
 
 In:  an English text, or a piece of HTML or SVG. Out: the same with what `labels.po` has of it.
 
-A label is found by its English text. Numbers in it may differ: `{1}`, `{2}` stand for them in the catalog, so that
-"16 nodes become 5 kernels" is one label with "3 nodes become 1 kernel" only where the words are the same.
-What the catalog does not have stays English: a missing label never stops a picture.
+A label is found by its English text. Numbers in it may differ: `{1}`, `{2}` stand for them in the
+catalog, so that "16 nodes become 5 kernels" is one label with "3 nodes become 1 kernel" only where
+the words are the same. What the catalog does not have stays English: a missing label never stops a
+picture.
 """
 
 from __future__ import annotations
@@ -31,7 +32,8 @@ _MARKED = re.compile(r"`([^`]+)`")
 
 
 def translate(text: str, language: str | None = None) -> str:
-    """`text` in `language` (else the chosen one); `text` itself for English, and where the catalog does not have it."""
+    """`text` in `language` (else the chosen one); `text` itself for English, and where the catalog
+    does not have it."""
     language = language or chosen()
     if language is None or not text.strip():
         return text
@@ -67,13 +69,15 @@ def with_holes(text: str) -> str:
     return NUMBER.sub(lambda _: f"{{{next(count)}}}", text)
 
 
-# ---- in HTML and SVG ------------------------------------------------------------------------------------------------
+# ---- in HTML and SVG -----------------------------------------------------------------------------
 
 
 def translate_html(markup: str, language: str | None = None) -> str:
-    """`markup` with its labels in `language` (else the chosen one): texts between tags, and the attributes that are read aloud.
+    """`markup` with its labels in `language` (else the chosen one): texts between tags, and the
+    attributes that are read aloud.
 
-    Style sheets, scripts and preformatted text (code, and the plain form of a picture) stay as they are."""
+    Style sheets, scripts and preformatted text (code, and the plain form of a picture) stay as they
+    are."""
     language = language or chosen()
     if language is None:
         return markup
