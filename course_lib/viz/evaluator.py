@@ -4,10 +4,11 @@ In:  a `LoopGraph` and tensors.
 Out: what the graph returns. Generated kernels are compared with this;
      `pictures/lowering/loop_formulas.py` steps through it one element at a time.
 
-`NumpyHandler` gives the virtual operations their plain meaning, for all indices of a loop at once: a loop symbol stands for the
-array of all its values. Library calls run on the CPU as they are.
+`NumpyHandler` gives the virtual operations their plain meaning, for all indices of a loop at once:
+a loop symbol stands for the array of all its values. Library calls run on the CPU as they are.
 
-In PyTorch: the nearest relative is `LoopBody.debug_str`, or running a kernel in Triton's interpreter.
+In PyTorch: the nearest relative is `LoopBody.debug_str`, or running a kernel in Triton's
+interpreter.
 """
 
 from __future__ import annotations
@@ -49,7 +50,7 @@ OTHER_NAMES = {
 """A virtual operation → what NumPy calls it."""
 
 
-# ---- the virtual operations -----------------------------------------------------------------------------------------
+# ---- the virtual operations ----------------------------------------------------------------------
 
 
 def as_tensors(*arrays: Array) -> list[torch.Tensor]:
@@ -67,7 +68,9 @@ def by_torch(op: Callable[..., torch.Tensor]) -> Callable[..., Array]:
 
 
 def first_of_equals(better: Callable[..., Any]) -> Callable[..., Array]:
-    """A maximum or minimum in which NaN wins, and of equals (0.0 and -0.0) the first. NumPy's depends on the number of elements."""
+    """A maximum or minimum in which NaN wins, and of equals (0.0 and -0.0) the first.
+
+    NumPy's depends on the number of elements."""
 
     def choose(a: Array, b: Array) -> Array:
         is_nan = b != b
@@ -77,7 +80,9 @@ def first_of_equals(better: Callable[..., Any]) -> Callable[..., Array]:
 
 
 def floor_divide(a: Array, b: Array) -> Array:
-    """torch's result for floats, down to the sign of a zero. NumPy's for integers: it does not raise for a 0."""
+    """torch's result for floats, down to the sign of a zero.
+
+    NumPy's for integers: it does not raise for a 0."""
     if np.issubdtype(np.result_type(a, b), np.floating):
         return by_torch(torch.floor_divide)(a, b)
     return np.asarray(np.floor_divide(a, b))
@@ -126,7 +131,7 @@ def convert(value: Any, dtype: torch.dtype) -> Array:
     return value.astype(numpy_dtype(dtype))
 
 
-# ---- index formulas -------------------------------------------------------------------------------------------------
+# ---- index formulas ------------------------------------------------------------------------------
 
 
 def total(*terms: Any) -> Any:
@@ -151,7 +156,9 @@ INDEX: dict[str, Callable[..., Any]] = {
 
 
 def compute(expr: Any, values: Mapping[sympy.Symbol, Any]) -> Any:
-    """An index formula with arrays for its symbols. Raises NotImplementedError for a kind of expression that is not in `INDEX`."""
+    """An index formula with arrays for its symbols.
+
+    Raises NotImplementedError for a kind of expression that is not in `INDEX`."""
     if isinstance(expr, Size):
         expr = expr.expr
     if isinstance(expr, sympy.Symbol):
@@ -172,12 +179,14 @@ def in_numbers(sizes: Sequence[Any], numbers: Numbers) -> tuple[int, ...]:
     return tuple(compute(size, numbers) for size in sizes)
 
 
-# ---- a loop ---------------------------------------------------------------------------------------------------------
+# ---- a loop --------------------------------------------------------------------------------------
 
 
 @dataclass
 class NumpyHandler:
-    """The virtual operations on arrays. `values`: what the loop symbols stand for; `served`: values that need no load."""
+    """The virtual operations on arrays.
+
+    `values`: what the loop symbols stand for; `served`: values that need no load."""
 
     memory: Memory
     values: dict[sympy.Symbol, Any]
@@ -221,7 +230,9 @@ class NumpyHandler:
         return np.where(condition, value, np.asarray(other).astype(value.dtype))
 
     def indirect(self, value: Array, size: Any, wrap: bool = True) -> sympy.Symbol:
-        """A symbol for indices that were computed. Raises IndexError for one outside of a dimension of `size` elements."""
+        """A symbol for indices that were computed.
+
+        Raises IndexError for one outside of a dimension of `size` elements."""
         size = compute(size, self.values)
         place = value = np.asarray(value)
         if wrap:
@@ -313,7 +324,7 @@ def run_node(node: LoopNode, memory: Memory, numbers: Numbers = NO_SYMBOLS) -> N
     store(node.buffer, memory, place, value)
 
 
-# ---- a graph --------------------------------------------------------------------------------------------------------
+# ---- a graph -------------------------------------------------------------------------------------
 
 
 def run_extern(kernel: ExternKernel, memory: Memory, numbers: Numbers = NO_SYMBOLS) -> None:
@@ -358,7 +369,9 @@ def starting_memory(graph: LoopGraph, tensors: Sequence[Any]) -> Memory:
 
 
 def evaluate(graph: LoopGraph, *tensors: Any) -> list[Any]:
-    """Run a graph node by node. `tensors` are its inputs in order (numbers where the graph takes numbers)."""
+    """Run a graph node by node.
+
+    `tensors` are its inputs in order (numbers where the graph takes numbers)."""
     memory = starting_memory(graph, tensors)
     numbers = {symbol: place.of(tensors) for symbol, place in graph.places.items()}
     for node in graph.nodes:

@@ -54,13 +54,15 @@ class Explanation:
 
     @property
     def size_decisions(self) -> list[str]:
-        """What capture assumed about symbolic sizes, with the line that asked. (The back half's decisions stand in the report
-        and in `COURSE_LOGS=dynamic`.)"""
+        """What capture assumed about symbolic sizes, with the line that asked.
+
+        (The back half's decisions stand in the report and in `COURSE_LOGS=dynamic`.)"""
         return [f"guarded: {guard}" for guard in self.guards if guard.kind == "sizes"]
 
     @property
     def library_calls(self) -> list[str]:
-        """What no kernel of ours computes (in forward), and why: 'aten.mm.default: matrix product: left to the library'."""
+        """What no kernel of ours computes (in forward), and why: 'aten.mm.default: matrix product:
+        left to the library'."""
         times_of_reason: Counter[str] = Counter()
         for result in self.captures:
             if result.operations:
@@ -95,8 +97,9 @@ class Explanation:
 
 
 def explain(function: Callable[..., Any]) -> Callable[..., Explanation]:
-    """Run `function` once with capture alone and tell what happened. Takes the arguments of the call in a second pair
-    of parentheses."""
+    """Run `function` once with capture alone and tell what happened.
+
+    Takes the arguments of the call in a second pair of parentheses."""
 
     a_function(function, "explain")
 

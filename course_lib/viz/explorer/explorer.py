@@ -1,10 +1,14 @@
-"""The compiler explorer: every stage side by side; point at anything, and what belongs to it lights up in all.
+"""The compiler explorer: every stage side by side; point at anything, and what belongs to it lights
+up in all.
 
 In:  a `Recording` (or, for `cl.explore(f, *args)`, a function and the arguments of one call).
-Out: `Explorer`: a widget where widgets live, a table from line to kernel everywhere else, and a page of its own (`save`).
+Out: `Explorer`: a widget where widgets live, a table from line to kernel everywhere else, and a
+     page of its own (`save`).
 
-All data goes to the browser at once, and explorer.js asks nothing of the kernel: the saved page does the same as the widget.
-In PyTorch: the provenance page of `tlparse`, and Compiler Explorer (godbolt.org) for other compilers.
+All data goes to the browser at once, and explorer.js asks nothing of the kernel: the saved page
+does the same as the widget.
+In PyTorch: the provenance page of `tlparse`, and Compiler Explorer (godbolt.org) for other
+compilers.
 """
 
 from __future__ import annotations
@@ -32,7 +36,8 @@ from course_lib.viz.widgets.live import Live, widget_class
 
 SCRIPT = Path(__file__).with_name("explorer.js")
 UNSEEN = "position: absolute; width: 1px; height: 1px; overflow: hidden; clip-path: inset(50%)"
-"""The looks of a page's heading that only a screen reader says: the explorer has its title in sight already."""
+"""The looks of a page's heading that only a screen reader says: the explorer has its title in sight
+already."""
 FOLD_CALLS_FROM = 400
 """With more instructions than this, calls that were followed are folded."""
 TABLE_ROWS = 40
@@ -73,7 +78,9 @@ class Explorer(Live):
         return json.dumps(content, ensure_ascii=False, separators=(",", ":"))
 
     def panes(self, number: dict[Row, int]) -> list[dict[str, Any]]:
-        """The lists that have rows; `number` numbers all rows. A list has those from `start` up to `end`."""
+        """The lists that have rows; `number` numbers all rows.
+
+        A list has those from `start` up to `end`."""
         panes = []
         for key, pane in PANES.items():
             rows = self.provenance.rows[key]
@@ -96,7 +103,8 @@ class Explorer(Live):
         return panes
 
     def folded_calls(self) -> list[Row]:
-        """The calls that are folded at first: where there are many instructions, each call that was followed."""
+        """The calls that are folded at first: where there are many instructions, each call that was
+        followed."""
         instructions = self.provenance.rows["bytecode"]
         if len(instructions) <= FOLD_CALLS_FROM:
             return []
@@ -117,7 +125,8 @@ class Explorer(Live):
 
     @property
     def picture(self) -> Picture:
-        """What a reader of the saved file sees: for each captured operation its line, and what became of it."""
+        """What a reader of the saved file sees: for each captured operation its line, and what
+        became of it."""
         header = ("line", "operation", "ATen operators", "loops", "becomes part of")
         rows = [thread(self.provenance, row) for row in self.provenance.rows["fx"] if not row.kind]
         alt = f"From line to kernel: {plural(len(rows), 'operation')} of {self.title}."
@@ -149,7 +158,9 @@ class Explorer(Live):
         return ExplorerWidget(data=self.data)
 
     def save(self, path: str | os.PathLike[str]) -> Path:
-        """Write the explorer as one page that needs no network (`.html`), or the table (`.txt`). Gives the path back."""
+        """Write the explorer as one page that needs no network (`.html`), or the table (`.txt`).
+
+        Gives the path back."""
         path = Path(path)
         if path.suffix != ".html":
             return self.picture.save(path)
@@ -178,7 +189,8 @@ class Explorer(Live):
 def row_data(row: Row, number: dict[Row, int], strings: dict[str, int]) -> dict[str, Any]:
     """A row for the browser, without what is not there.
 
-    The values on a stack come again and again: each is sent once (`strings`), and told by its number there."""
+    The values on a stack come again and again: each is sent once (`strings`), and told by its
+    number there."""
     html = row.html if row.html != escape(row.text) else ""
     may_be_absent = {
         "text": row.text,
@@ -237,11 +249,11 @@ def listed(names: Iterable[str]) -> str:
 def explore(
     function: Callable[..., Any], *args: Any, train: bool = False, target: str = "", **kwargs: Any
 ) -> Explorer:
-    """Compile `function` for one call with these arguments, make the call, and show every stage side by side: Python, bytecode,
-    graphs, loops, fused groups, generated code.
+    """Compile `function` for one call with these arguments, make the call, and show every stage
+    side by side: Python, bytecode, graphs, loops, fused groups, generated code.
 
-    `train`: with gradients, so that forward and backward are compiled. `target` ("sm_90" for Triton, "x86-64-v3" for C++) adds
-    the machine code. Raises what the call raises."""
+    `train`: with gradients, so that forward and backward are compiled. `target` ("sm_90" for
+    Triton, "x86-64-v3" for C++) adds the machine code. Raises what the call raises."""
     a_function(function, "explore")
     text(target, "the target of an explorer")
 

@@ -1,10 +1,11 @@
 """Rows of the lists "Loops", "Fused groups", "Generated code" and "Machine code".
 
 In:  the events of lowering, scheduling and building in their order.
-Out: one row a loop, a kernel and its steps, a line of a kernel's source and of the program around the kernels, and a line of
-     machine code where a processor is named.
+Out: one row a loop, a kernel and its steps, a line of a kernel's source and of the program around
+     the kernels, and a line of machine code where a processor is named.
 
-A loop came from ATen nodes (`origins`), a step of a kernel from its loop, a line of source from its step (`line_of`).
+A loop came from ATen nodes (`origins`), a step of a kernel from its loop, a line of source from its
+step (`line_of`).
 """
 
 from __future__ import annotations
@@ -48,7 +49,7 @@ class KernelRows:
             events.KernelsBuilt: self.kernels_built,
         }
 
-    # ---- loops -----------------------------------------------------------------------------------------
+    # ---- loops -----------------------------------------------------------------------------------
 
     def lowered(self, event: events.Lowered) -> None:
         graph = event.graph
@@ -72,7 +73,7 @@ class KernelRows:
             for buffer in node.buffers:
                 self.loops[buffer.name] = row
 
-    # ---- groups ----------------------------------------------------------------------------------------
+    # ---- groups ----------------------------------------------------------------------------------
 
     def scheduled(self, event: events.Scheduled) -> None:
         schedule = event.schedule
@@ -96,7 +97,8 @@ class KernelRows:
                 self.add_kernel(kernel, traffic, inlined)
 
     def loops_in_no_kernel(self, schedule: Schedule) -> list[Row]:
-        """Loops that are computed again where they are read, so that no kernel has them as a step."""
+        """Loops that are computed again where they are read, so that no kernel has them as a
+        step."""
         in_kernels = {
             self.loops[node.buffer.name] for kernel in schedule.fused for node in kernel.nodes
         }
@@ -115,7 +117,9 @@ class KernelRows:
         self.groups[kernel] = row
 
     def add_kernel(self, kernel: FusedKernel, traffic: str, inlined: list[Row]) -> None:
-        """A kernel and its steps. `inlined` are the loops in no kernel: a step that reads one has its origins."""
+        """A kernel and its steps.
+
+        `inlined` are the loops in no kernel: a step that reads one has its origins."""
         at = self.lists.moment("scheduling", f"{kernel.name} is one kernel")
         head = self.lists.add("groups", kernel.name, kind="group", note=traffic, at=at)
         self.groups[kernel] = head
@@ -133,7 +137,7 @@ class KernelRows:
             head.up.append(row)
             self.steps[kernel, name] = row
 
-    # ---- code ------------------------------------------------------------------------------------------
+    # ---- code ------------------------------------------------------------------------------------
 
     def kernels_built(self, event: events.KernelsBuilt) -> None:
         compiled = event.compiled
@@ -194,7 +198,8 @@ class KernelRows:
         return rows
 
     def add_machine_code(self, source: Any, rows: list[Row], group: Row) -> None:
-        """What the kernel's own compiler made of it, each line with the line of source that it belongs to."""
+        """What the kernel's own compiler made of it, each line with the line of source that it
+        belongs to."""
         for form, lines in source_lines(source, self.target).items():
             at = self.lists.moment("runtime", f"{source.name} as {form}")
             self.lists.head("machine", f"{source.name} ({form})", self.target, at=at, of=group)
@@ -208,13 +213,15 @@ class KernelRows:
 
 
 def is_inside(row: Row, origins: set[Row | None], loop: Row) -> bool:
-    """Was the loop of `row` computed again inside a step with these origins? Then the step has its origins, all of them, and
-    the step's own `loop` does not."""
+    """Was the loop of `row` computed again inside a step with these origins?
+
+    Then the step has its origins, all of them, and the step's own `loop` does not."""
     return origins.issuperset(row.up) and not set(row.up) <= set(loop.up)
 
 
 def names_by_line(program: str) -> list[set[str]]:
-    """For each line of a program the functions that it calls, the variables that it sets, and those that take a result."""
+    """For each line of a program the functions that it calls, the variables that it sets, and those
+    that take a result."""
     names_of_line: list[set[str]] = [set() for _ in program.splitlines()]
     for node in ast.walk(ast.parse(program)):
         if isinstance(node, ast.Call):

@@ -1,11 +1,14 @@
 """What came from what, from the user's line to the line of a kernel, and back.
 
-In:  a `Recording`. Out: `Provenance`: one list of `Row`s for each stage (`PANES`), and the `Moment`s in which they were made.
+In:  a `Recording`. Out: `Provenance`: one list of `Row`s for each stage (`PANES`), and the
+     `Moment`s in which they were made.
 
-A row knows the rows of earlier stages that it came from (`up`): a line of a kernel its loop, a loop its ATen nodes, an ATen node
-the captured node, that one its instruction, and an instruction its line and the call that it is in. No link is guessed from
-texts: they are what the compiler's own objects carry (`InstructionRun.node`, `meta["origin"]`, `origins`, `line_of`).
-In PyTorch: `torch/_inductor/debug.py` (`create_mapping_pre_post_grad_nodes`), which `tlparse` shows as its provenance page.
+A row knows the rows of earlier stages that it came from (`up`): a line of a kernel its loop, a loop
+its ATen nodes, an ATen node the captured node, that one its instruction, and an instruction its
+line and the call that it is in. No link is guessed from texts: they are what the compiler's own
+objects carry (`InstructionRun.node`, `meta["origin"]`, `origins`, `line_of`).
+In PyTorch: `torch/_inductor/debug.py` (`create_mapping_pre_post_grad_nodes`), which `tlparse` shows
+as its provenance page.
 """
 
 from __future__ import annotations
@@ -23,7 +26,9 @@ from course_lib.viz.recording import Recording
 
 
 class Provenance:
-    """All rows of a recording, by pane. `target` ("sm_90", "x86-64-v3") asks for the kernels' machine code too."""
+    """All rows of a recording, by pane.
+
+    `target` ("sm_90", "x86-64-v3") asks for the kernels' machine code too."""
 
     def __init__(self, recording: Recording, target: str = "") -> None:
         lists = read(recording, target)
@@ -45,7 +50,9 @@ class Provenance:
             yield from rows
 
     def related(self, row: Row) -> set[Row]:
-        """The row, all that it came from, and all that came from it. A kernel stands for all that it holds."""
+        """The row, all that it came from, and all that came from it.
+
+        A kernel stands for all that it holds."""
         row = row.of or row
         start = {row, *row.up} if row.kind == "group" else {row}
 
@@ -101,7 +108,8 @@ def read(recording: Recording, target: str) -> Lists:
 
 
 def date_untold(rows: list[Row]) -> None:
-    """No event tells of a heading, or of a call that did not come back: it gets the moment of what follows it."""
+    """No event tells of a heading, or of a call that did not come back: it gets the moment of what
+    follows it."""
     later = 0
     for row in reversed(rows):
         row.at = row.at or later

@@ -1,11 +1,13 @@
 """`cl.mirror(f, *args)`: one call through both compilers, side by side.
 
 In:  a function or module, and the arguments of one call.
-Out: a `Mirror`: the graphs that course_lib and the real `torch.compile` captured, their guards in both dialects, and in words
-     what differs. `.compiled` goes on to the kernels (`back.py`): it takes torch.compile seconds, so it waits to be asked.
+Out: a `Mirror`: the graphs that course_lib and the real `torch.compile` captured, their guards in
+     both dialects, and in words what differs. `.compiled` goes on to the kernels (`back.py`): it
+     takes torch.compile seconds, so it waits to be asked.
 
-The call is made three times (eager, ours, theirs) on copies of the arguments, from one random seed; the backend of this first
-half keeps the graph and runs it as it is. In PyTorch: `torch._dynamo.explain` tells one side."""
+The call is made three times (eager, ours, theirs) on copies of the arguments, from one random seed;
+the backend of this first half keeps the graph and runs it as it is. In PyTorch:
+`torch._dynamo.explain` tells one side."""
 
 from __future__ import annotations
 
@@ -96,12 +98,14 @@ class Mirror:
 
     @functools.cached_property
     def compiled(self) -> Halves:
-        """Both compilers all the way to kernels: what each fuses, bytes, times, and how the results compare."""
+        """Both compilers all the way to kernels: what each fuses, bytes, times, and how the results
+        compare."""
         return halves(self.trial)
 
     @property
     def guards(self) -> Picture:
-        """The guards in both dialects: ours one for each object, with all that is assumed of it; theirs one for each question."""
+        """The guards in both dialects: ours one for each object, with all that is assumed of it;
+        theirs one for each question."""
         texts = [side.guard_texts or [NOT_AVAILABLE] for side in self.sides]
         rows = list(itertools.zip_longest(*texts, fillvalue=""))
         header = (self.ours.name, self.theirs.name)
@@ -157,7 +161,7 @@ class Mirror:
         return self.picture._repr_mimebundle_()
 
 
-# ---- what differs, in words -----------------------------------------------------------------------------------------
+# ---- what differs, in words ----------------------------------------------------------------------
 
 
 def differences(ours: Side, theirs: Side) -> list[str]:
@@ -226,7 +230,7 @@ def more_operations(side: Side, other: Side) -> list[str]:
     return [name for name in ours if ours[name] > theirs[name]]
 
 
-# ---- two graphs side by side ----------------------------------------------------------------------------------------
+# ---- two graphs side by side ---------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
@@ -264,7 +268,8 @@ def chip(text: str, who: str, partner: str, paired: bool) -> str:
 
 
 def pair_up(ours: Listing, theirs: Listing) -> list[Row]:
-    """Inputs by where they come from; operations by name, each side in its own order, those with the same arguments first."""
+    """Inputs by where they come from; operations by name, each side in its own order, those with
+    the same arguments first."""
     rows = []
     for name in dict.fromkeys([*ours.inputs, *theirs.inputs]):
         text = f"placeholder    {name}"
@@ -291,7 +296,8 @@ def likeness(one: Node, two: Node) -> int:
 
 
 def alignment(ours: Sequence[Node], theirs: Sequence[Node]) -> list[tuple[int, int]]:
-    """Which nodes stand for the same: as many of one operation as can be, among these as many with the same inputs as can be.
+    """Which nodes stand for the same: as many of one operation as can be, among these as many with
+    the same inputs as can be.
 
     The longest common subsequence, where a pair counts by its likeness."""
     # best[i][j]: what the nodes from i and from j on can reach
@@ -318,14 +324,16 @@ def alignment(ours: Sequence[Node], theirs: Sequence[Node]) -> list[tuple[int, i
     return pairs
 
 
-# ---- the call -------------------------------------------------------------------------------------------------------
+# ---- the call ------------------------------------------------------------------------------------
 
 
 def mirror(function: Callable[..., Any], *args: Any, train: bool = False, **kwargs: Any) -> Mirror:
-    """`function(*args, **kwargs)` in eager, through course_lib and through `torch.compile`; the graphs side by side.
+    """`function(*args, **kwargs)` in eager, through course_lib and through `torch.compile`; the
+    graphs side by side.
 
     With `train`, the backward of the sum of its results is run too, and gradients are compared.
-    What eager raises is raised; what only one compiler raises is told. Resets `torch._dynamo` before and after."""
+    What eager raises is raised; what only one compiler raises is told. Resets `torch._dynamo`
+    before and after."""
     import torch._dynamo as dynamo
 
     a_function(function, "mirror")
@@ -389,8 +397,8 @@ def their_side(trial: Trial, expected: Any) -> Side:
 
 
 def breaks_in(counters: Mapping[str, Counter[str]]) -> list[str]:
-    """What `torch._dynamo.utils.counters` tells: under "graph_break" each place where a graph ends, under "unimplemented" (too)
-    what made it give up a whole frame."""
+    """What `torch._dynamo.utils.counters` tells: under "graph_break" each place where a graph ends,
+    under "unimplemented" (too) what made it give up a whole frame."""
 
     def reasons(kind: str) -> list[str]:
         """The first line of each, as often as it was met."""
@@ -401,7 +409,7 @@ def breaks_in(counters: Mapping[str, Counter[str]]) -> list[str]:
     return breaks + [reason for reason in frames if reason not in breaks]
 
 
-# ---- a graph in words -----------------------------------------------------------------------------------------------
+# ---- a graph in words ----------------------------------------------------------------------------
 
 
 class Name(str):
@@ -434,7 +442,8 @@ def listing(gm: fx.GraphModule, source: Callable[[fx.Node], str]) -> Listing:
 
 
 def dynamo_source(node: fx.Node) -> str:
-    """Where a placeholder of torch's graph comes from, as the user would write it: `self.ln.weight`."""
+    """Where a placeholder of torch's graph comes from, as the user would write it:
+    `self.ln.weight`."""
     source = getattr(node.meta.get("grapharg"), "source", None)
     name = getattr(source, "name", None) or node.name
     # In older versions of torch the name is a method.
@@ -444,8 +453,8 @@ def dynamo_source(node: fx.Node) -> str:
 def as_ours(name: str, function: Callable[..., Any]) -> str:
     """The same input by our name.
 
-    A layer of torch itself is run by torch inside `def inner(*args): return fn(*args)`, so its own names are `fn.0.weight` and
-    `args[0]`; ours are `self[0].weight` and `input`."""
+    A layer of torch itself is run by torch inside `def inner(*args): return fn(*args)`, so its own
+    names are `fn.0.weight` and `args[0]`; ours are `self[0].weight` and `input`."""
     if isinstance(function, torch.nn.Module):
         parameters = dict(enumerate(inspect.signature(function.forward).parameters))
 
@@ -458,6 +467,8 @@ def as_ours(name: str, function: Callable[..., Any]) -> str:
 
 
 def dialect(name: str) -> str:
-    """A path as torch writes it, as the user would: `L['self']._modules['ln']` → `self.ln`. What lay on the stack is `stack0`."""
+    """A path as torch writes it, as the user would: `L['self']._modules['ln']` → `self.ln`.
+
+    What lay on the stack is `stack0`."""
     of_torch = r"\b[LG]\['(?:___(?=stack\d))?(\w+)'\]|^___(?=stack\d)"
     return re.sub(of_torch, r"\1", readable_path(name))

@@ -2,7 +2,8 @@
 
     COURSE_LOGS="graph_breaks,recompiles" python train.py        or        cl.set_logs("graph_breaks", "guards")
 
-Each line begins with the name of its log; what belongs to it is indented. `COURSE_LOGS=help` says what there is.
+Each line begins with the name of its log; what belongs to it is indented. `COURSE_LOGS=help` says
+what there is.
 
 In PyTorch: `torch/_logging` (`TORCH_LOGS`, `torch._logging.set_logs`).
 """
@@ -35,7 +36,7 @@ class Log:
     names_itself: bool = False
 
 
-# ---- what is said ---------------------------------------------------------------------------------------------------
+# ---- what is said --------------------------------------------------------------------------------
 
 
 def broke(event: events.GraphBroke) -> str:
@@ -61,7 +62,8 @@ def size_guards(event: events.GraphCaptured) -> str:
 
 
 def sizes_are_symbols(event: events.SizesAreSymbols) -> str:
-    """What the back half made of symbolic sizes: one program, and each decision with its kind and who asked."""
+    """What the back half made of symbolic sizes: one program, and each decision with its kind and
+    who asked."""
     known = event.sizes
     hints = ", ".join(f"{symbol} ({value} in this call)" for symbol, value in known.hints.items())
     return "\n".join([f"one program for all sizes: {hints}", *map(str, known.decisions)])
@@ -179,7 +181,7 @@ LOGS: dict[str, Log] = {
 """Name → topic."""
 
 
-# ---- saying it ------------------------------------------------------------------------------------------------------
+# ---- saying it -----------------------------------------------------------------------------------
 
 CELL = re.compile(r"/\S*ipykernel_\d+/\d+\.py")
 """The file that a notebook's cell pretends to be."""
@@ -217,7 +219,9 @@ class Speaker:
 
 
 def set_logs(*names: str) -> None:
-    """Say what happens, from now on: any of `LOGS`. Without a name, nothing. Raises ValueError for an unknown one."""
+    """Say what happens, from now on: any of `LOGS`.
+
+    Without a name, nothing. Raises ValueError for an unknown one."""
     for name in names:
         if name not in LOGS:
             raise ValueError(f"there is no log '{name}'; there are {', '.join(LOGS)}")
@@ -228,7 +232,9 @@ def set_logs(*names: str) -> None:
 
 
 def from_environment(wanted: str) -> None:
-    """What `COURSE_LOGS` asks for. A program is not stopped by a name that does not exist: it is told, and the others are set."""
+    """What `COURSE_LOGS` asks for.
+
+    A program is not stopped by a name that does not exist: it is told, and the others are set."""
     names = [name.strip() for name in wanted.split(",") if name.strip()]
     if "help" in names:
         print("\n".join(f"{name:<13} {log.about}" for name, log in LOGS.items()), file=sys.stderr)

@@ -1,8 +1,9 @@
 """The events of a `with cl.record()` block, by kind.
 
-What is compiled is kept whole. Calls are many and alike: of each thing that calls do again and again (a kernel of a program, the
-guards of an entry, a call that the recompile limit refuses) the first `WHOLE` are kept, and all are counted (`Count`). So a
-training loop of a million steps takes no more memory than one of a hundred, and no longer to read.
+What is compiled is kept whole. Calls are many and alike: of each thing that calls do again and
+again (a kernel of a program, the guards of an entry, a call that the recompile limit refuses) the
+first `WHOLE` are kept, and all are counted (`Count`). So a training loop of a million steps takes
+no more memory than one of a hundred, and no longer to read.
 """
 
 from __future__ import annotations
@@ -37,9 +38,11 @@ E = TypeVar("E", bound=Event)
 
 
 class Count:
-    """How often something happened, and the seconds that it took each time (0 if nobody measured them).
+    """How often something happened, and the seconds that it took each time (0 if nobody measured
+    them).
 
-    No dataclass: `__init__` of one is a function of no file, which the frame hook would take for the program's own."""
+    No dataclass: `__init__` of one is a function of no file, which the frame hook would take for
+    the program's own."""
 
     def __init__(self, first: Event) -> None:
         self.first = first
@@ -84,7 +87,8 @@ class Recording:
         self.called_at: dict[int, Any] = {}
         """The same → the line of the program that called it, if that is known."""
         self.given: dict[int, str] = {}
-        """The same → the name of what `cl.compile` was given, where the code's own name is a decorator's."""
+        """The same → the name of what `cl.compile` was given, where the code's own name is a
+        decorator's."""
         self.moved_to_call = MovedToCall()
         self.lock = threading.RLock()  # what collects garbage may tell something meanwhile
 
@@ -109,9 +113,11 @@ class Recording:
                 self.forget_refused(event)
 
     def forget_refused(self, last: FellBack) -> None:
-        """Drop the events of a call at the recompile limit, if many like it came before: then they are counted only.
+        """Drop the events of a call at the recompile limit, if many like it came before: then they
+        are counted only.
 
-        Such a call is the frame, the guards that failed, and `last`. The first failure of each guard stays.
+        Such a call is the frame, the guards that failed, and `last`. The first failure of each
+        guard stays.
         """
         start = len(self.events) - 2
         while start >= 0 and isinstance(self.events[start], GuardFailed):
@@ -179,8 +185,8 @@ class Recording:
 
 
 def again(event: Event) -> Hashable | None:
-    """What an event of a call has in common with those of other calls; None for what is told of a compile. The events of
-    `pictures/runtime/call_events.py` say it themselves."""
+    """What an event of a call has in common with those of other calls; None for what is told of a
+    compile. The events of `pictures/runtime/call_events.py` say it themselves."""
     if isinstance(event, FellBack) and "recompile limit" not in event.why:
         return (FellBack, event.what, event.why)
     key: Hashable | None = getattr(event, "again", None)
@@ -193,7 +199,8 @@ def plain(why: str) -> str:
 
 
 def callers(code: Any) -> tuple[Any, ...]:
-    """The code objects that were running when the frame of `code` was seen, innermost first; the compiler's own left out."""
+    """The code objects that were running when the frame of `code` was seen, innermost first; the
+    compiler's own left out."""
     codes: list[Any] = []
     frame: Any = sys._getframe(1)
     while frame is not None:

@@ -1,4 +1,5 @@
-"""The part of the trace report about calls: what each kernel and each entry's guards cost, over all calls that were recorded.
+"""The part of the trace report about calls: what each kernel and each entry's guards cost, over all
+calls that were recorded.
 
 In:  a `Recording`'s `counts`, and the `Compile`s.
 Out: HTML; '' if no call was recorded (`COURSE_TRACE` listens to compiles only).
@@ -25,11 +26,13 @@ HEADER = ("what", "of", "calls", "least", "median", "most", "in all")
 Row = tuple[float, tuple[str, ...]]
 """Seconds in all, by which rows are sorted, and the cells."""
 Owners = dict[int, tuple[Compile, str]]
-"""By the `id` of a compiled program: the compile that made it, and its part: 'inference', 'forward' or 'backward'."""
+"""By the `id` of a compiled program: the compile that made it, and its part: 'inference', 'forward'
+or 'backward'."""
 
 
 def calls_html(recording: Recording, compiles: list[Compile]) -> str:
-    """A row for each kernel, each CUDA graph and each entry's guards, the dearest first; and what was counted only."""
+    """A row for each kernel, each CUDA graph and each entry's guards, the dearest first; and what
+    was counted only."""
     owners: Owners = {}
     for compile in compiles:
         for program_of_compile in compile.programs:

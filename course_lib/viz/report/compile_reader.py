@@ -3,9 +3,10 @@
 In:  a `Recording`.
 Out: `Compile`s in order, each with its builds and with what called it (`read`).
 
-Events carry no numbers that tie them together; their order does. A compile goes from `FrameSeen` to the end of the stage
-"guards". What the back half does outside of one belongs to a graph with symbolic sizes, which is built when the sizes are first
-met, or to a graph that another compiler captured (`torch.compile(f, backend="course")`); its nodes say which.
+Events carry no numbers that tie them together; their order does. A compile goes from `FrameSeen` to
+the end of the stage "guards". What the back half does outside of one belongs to a graph with
+symbolic sizes, which is built when the sizes are first met, or to a graph that another compiler
+captured (`torch.compile(f, backend="course")`); its nodes say which.
 In PyTorch: `tlparse`, which reads the same from the compile ids of `TORCH_TRACE`.
 """
 
@@ -92,10 +93,12 @@ class Reader:
         if event.stage == "guards":
             self.open = None
 
-    # ---- who called ------------------------------------------------------------------------------------
+    # ---- who called ------------------------------------------------------------------------------
 
     def caller_of(self, compile: Compile, codes: Iterable[Any]) -> Compile | None:
-        """The compile whose frame, or whose head, is the first of `codes` that is known. A resume function is no call."""
+        """The compile whose frame, or whose head, is the first of `codes` that is known.
+
+        A resume function is no call."""
         for code in codes:
             above = self.latest_with(code)
             if above is not None:
@@ -119,7 +122,8 @@ class Reader:
         return None
 
     def line_above(self, compile: Compile) -> Any:
-        """The line of the program where what calls this ended a graph; of a resume function, that of the function."""
+        """The line of the program where what calls this ended a graph; of a resume function, that
+        of the function."""
         function, _, resumed = compile.name.partition(" from ")
         if resumed:
             earlier = [above for above in self.compiles if above.name == function]
@@ -132,7 +136,7 @@ class Reader:
             return above.problems[-1].location
         return above.called_at
 
-    # ---- the back half ---------------------------------------------------------------------------------
+    # ---- the back half ---------------------------------------------------------------------------
 
     def read_build(self, event: Any) -> None:
         """An event of the back half."""
@@ -172,7 +176,8 @@ class Reader:
             self.open.builds.append(self.build)
 
     def find_owner(self, build: Build) -> None:
-        """Give a build that stands outside of every compile to the compile whose graph it was made of."""
+        """Give a build that stands outside of every compile to the compile whose graph it was made
+        of."""
         if any(build in compile.builds for compile in self.compiles):
             return
 

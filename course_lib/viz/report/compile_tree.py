@@ -1,8 +1,9 @@
 """What was compiled, by function: the compiles of a run put into a tree.
 
 In:  a `Recording`.
-Out: `Function`s (with their resume functions below them), each with its `Compile`s: why it was compiled, what was captured, what
-     the back half made of it (`Build`, `Program`), how long each stage took, and what did not work.
+Out: `Function`s (with their resume functions below them), each with its `Compile`s: why it was
+     compiled, what was captured, what the back half made of it (`Build`, `Program`), how long each
+     stage took, and what did not work.
 In PyTorch: the tree of stacks that `tlparse` shows first.
 """
 
@@ -33,7 +34,8 @@ class Function:
     compiles: list[Compile] = field(default_factory=list)
     below: list[Function] = field(default_factory=list)
     which: str = ""
-    """What tells it from others of the same name: ' (break 1 of 2)' in one line, or where it stands."""
+    """What tells it from others of the same name: ' (break 1 of 2)' in one line, or where it
+    stands."""
 
     @property
     def all_compiles(self) -> list[Compile]:
@@ -79,7 +81,8 @@ def compiles_of(recording: Recording) -> list[Compile]:
 
 
 def told_once(compiles: list[Compile], recording: Recording) -> list[Compile]:
-    """At the recompile limit every call that fits no entry comes here: the first of each function stands for all."""
+    """At the recompile limit every call that fits no entry comes here: the first of each function
+    stands for all."""
     first: dict[tuple[int, str], Compile] = {}
     """By the number of the code, and why it runs in eager."""
     first_compiles = []
@@ -111,7 +114,8 @@ def told_once(compiles: list[Compile], recording: Recording) -> list[Compile]:
 def functions_of(compiles: list[Compile]) -> list[Function]:
     """The same as a tree: resume functions below what they resume.
 
-    A decorator's code stands for several functions: those that `cl.compile` was given are told apart."""
+    A decorator's code stands for several functions: those that `cl.compile` was given are told
+    apart."""
     function_by_key: dict[Any, Function] = {}
     for compile in compiles:
         function = function_by_key.setdefault(
@@ -134,7 +138,8 @@ def key_of(compile: Compile) -> tuple[Any, str]:
 
 
 def hang_up(found: dict[Any, Function]) -> list[Function]:
-    """Hang each resume function below the function that it resumes; gives those that resume nothing."""
+    """Hang each resume function below the function that it resumes; gives those that resume
+    nothing."""
     # Function's key → its code; and the number of a code → the first function that has it
     codes = {}
     first: dict[Any, Function] = {}

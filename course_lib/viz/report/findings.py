@@ -1,6 +1,7 @@
 """What to look at first in a report: what costs most and can be changed.
 
-In:  the `Compile`s of a run (`compiles.py`). Out: `Finding`s, the dearest first, each with what to do about it.
+In:  the `Compile`s of a run (`compiles.py`). Out: `Finding`s, the dearest first, each with what to
+     do about it.
 """
 
 from __future__ import annotations
@@ -89,7 +90,7 @@ def what_to_do(said: str) -> str:
     return f"<p><b>What to do:</b> {escape(said)}.</p>" if said else ""
 
 
-# ---- lines that end a graph -----------------------------------------------------------------------------------------
+# ---- lines that end a graph ----------------------------------------------------------------------
 
 
 def broken(compiles: list[Compile]) -> Iterator[Finding]:
@@ -115,7 +116,9 @@ def broken(compiles: list[Compile]) -> Iterator[Finding]:
 
 
 def weight_of(first: Break, met: list[Break], raised: bool) -> float:
-    """An error weighs most, then what breaks often. A break of a library weighs little if what called it broke first."""
+    """An error weighs most, then what breaks often.
+
+    A break of a library weighs little if what called it broke first."""
     if not first.problem.location:
         return 10
     if first.compile.behind and not is_own(first.problem.location):
@@ -125,7 +128,7 @@ def weight_of(first: Break, met: list[Break], raised: bool) -> float:
     return 100 + len(met) if len(met) > 1 else 60
 
 
-# ---- functions that are compiled again and again --------------------------------------------------------------------
+# ---- functions that are compiled again and again -------------------------------------------------
 
 
 @dataclass(frozen=True)
@@ -163,7 +166,8 @@ def recompiled(compiles: list[Compile]) -> Iterator[Finding]:
 
 
 def failures_by_kind(compiles: list[Compile]) -> list[list[Failed]]:
-    """Failures of guards that say the same, those that failed at most calls first; then those that failed last."""
+    """Failures of guards that say the same, those that failed at most calls first; then those that
+    failed last."""
     failures = [Failed(one, compile) for compile in compiles for one in compile.failures]
     kinds = by(failures, lambda one: what_failed(one.failure)).values()
 
@@ -228,11 +232,12 @@ def what_failed(failure: Any) -> str:
     return told(failure).partition(": expected ")[0]
 
 
-# ---- compiled as something new, or not at all -----------------------------------------------------------------------
+# ---- compiled as something new, or not at all ----------------------------------------------------
 
 
 def made_anew(compiles: list[Compile]) -> Iterator[Finding]:
-    """Functions that each call of `compile` begins with anew, and graphs that are planned for many sizes."""
+    """Functions that each call of `compile` begins with anew, and graphs that are planned for many
+    sizes."""
     first = []
     for compile in compiles:
         is_resumed = " from " in compile.name
@@ -279,7 +284,7 @@ def left_to_eager(compiles: list[Compile]) -> Iterator[Finding]:
             yield Finding("↩", title, f"<p>{escape(why)}</p>", f"c{compile.number}", 40)
 
 
-# ---- what to do about a guard that fails ----------------------------------------------------------------------------
+# ---- what to do about a guard that fails ---------------------------------------------------------
 
 OTHER_PARTS = {
     "requires_grad": "it needs a gradient at some calls and none at others, and is compiled for both; twice is all it costs",
@@ -306,7 +311,8 @@ MAKE_IT_ONCE = "the object is not the same at each call: make it once, outside"
 
 
 def advice(failure: Any, resumed: bool = False) -> str:
-    """What to do about a guard that fails again and again; `resumed`: in what runs behind a graph break."""
+    """What to do about a guard that fails again and again; `resumed`: in what runs behind a graph
+    break."""
     if resumed:
         return BEHIND_A_BREAK
 

@@ -1,4 +1,5 @@
-"""The tables of a report: graph breaks, failed guards, compile time, kernels, and what runs in eager.
+"""The tables of a report: graph breaks, failed guards, compile time, kernels, and what runs in
+eager.
 
 In:  the `Compile`s of a run (`compiles.py`). Out: HTML.
 """
@@ -52,7 +53,7 @@ def folded(rows: Sequence[tuple[str, ...]], header: tuple[str, ...], numbers: li
     return f"<details><summary>{len(rows)} more</summary>{table}</details>"
 
 
-# ---- graph breaks ---------------------------------------------------------------------------------------------------
+# ---- graph breaks --------------------------------------------------------------------------------
 
 
 def breaks_html(compiles: list[Compile]) -> str:
@@ -93,11 +94,12 @@ def break_reason(met: list[Break]) -> str:
     return cell
 
 
-# ---- guards that failed ---------------------------------------------------------------------------------------------
+# ---- guards that failed --------------------------------------------------------------------------
 
 
 def recompiles_html(compiles: list[Compile]) -> str:
-    """A row for each time that no entry fitted: the guards that failed, for entry after entry, and what came of it.
+    """A row for each time that no entry fitted: the guards that failed, for entry after entry, and
+    what came of it.
 
     Entries that say the same, and expect another value each, share a line."""
     rows = []
@@ -177,7 +179,8 @@ def told_at_once(alike: list[Any]) -> str:
 
 
 def test_html(failure: Any) -> str:
-    """The part of a guard that did not hold; a long one (fifty keys) cut in its middle, with the whole in a tooltip."""
+    """The part of a guard that did not hold; a long one (fifty keys) cut in its middle, with the
+    whole in a tooltip."""
     test = failed_test(failure)
     if len(test) <= LONG_TEST:
         return f"<code>{escape(test)}</code>"
@@ -202,7 +205,7 @@ def failed_test(failure: Any) -> str:
     return readable(" and ".join(test.text(path) for test in exact))
 
 
-# ---- compile time and kernels ---------------------------------------------------------------------------------------
+# ---- compile time and kernels --------------------------------------------------------------------
 
 
 def time_html(recording: Recording, functions: list[Function]) -> str:
@@ -266,7 +269,7 @@ def kernel_row(kernel: Any, compile: Compile, program: Program) -> tuple[str, ..
     return name, loops, "<br>".join(lines) or "–", part, human_bytes(kernel.bytes)
 
 
-# ---- what runs in eager ---------------------------------------------------------------------------------------------
+# ---- what runs in eager --------------------------------------------------------------------------
 
 
 def eager_html(compiles: list[Compile]) -> str:

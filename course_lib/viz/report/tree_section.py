@@ -1,6 +1,8 @@
-"""The second half of the trace report: every compile in full, as a tree of functions and their resume functions.
+"""The second half of the trace report: every compile in full, as a tree of functions and their
+resume functions.
 
-In:  the `Function`s of a run (`compile_tree.py`). Out: HTML, folded; what a compile is about stands in its title.
+In:  the `Function`s of a run (`compile_tree.py`). Out: HTML, folded; what a compile is about stands
+     in its title.
 """
 
 from __future__ import annotations
@@ -55,7 +57,7 @@ class Budget:
         return f'<div class="cl-code" tabindex="0">{shown}</div>'
 
 
-# ---- functions ------------------------------------------------------------------------------------------------------
+# ---- functions -----------------------------------------------------------------------------------
 
 
 def tree(recording: Recording, functions: list[Function], budget: Budget) -> str:
@@ -90,7 +92,7 @@ def fold(title: str, inner: str, opened: bool = False, kind: str = "") -> str:
     return f"<details{attributes}><summary>{title}</summary>{body}</details>"
 
 
-# ---- one compile ----------------------------------------------------------------------------------------------------
+# ---- one compile ---------------------------------------------------------------------------------
 
 
 def compile_html(recording: Recording, compile: Compile, budget: Budget) -> str:
@@ -165,7 +167,8 @@ def build_html(compile: Compile, build: Build, number: int, budget: Budget) -> l
 
 
 def in_all_sizes(build: Build) -> list[str]:
-    """What became of symbolic sizes: what each is in the recorded call, and what had to be asked about them."""
+    """What became of symbolic sizes: what each is in the recorded call, and what had to be asked
+    about them."""
     if build.why_numbers:
         return [f"<p>A program for each set of sizes: {escape(build.why_numbers)}.</p>"]
     if build.sizes is None:
@@ -187,7 +190,8 @@ def in_all_sizes(build: Build) -> list[str]:
 
 
 def decided(decisions: Sequence[Decision]) -> str:
-    """The decisions about sizes, by kind: the question, the answer, and which function of the compiler asked."""
+    """The decisions about sizes, by kind: the question, the answer, and which function of the
+    compiler asked."""
     lines = []
     for kind, meaning in KINDS.items():
         rows = [each for each in decisions if each.kind == kind]
@@ -212,7 +216,7 @@ def sizes_of(build: Build, most: int = 6) -> str:
     return ", ".join(texts[:most]) + ("…" if len(texts) > most else "")
 
 
-# ---- one ATen graph -------------------------------------------------------------------------------------------------
+# ---- one ATen graph ------------------------------------------------------------------------------
 
 
 def program_html(compile: Compile, program: Program, budget: Budget) -> str:

@@ -1,8 +1,10 @@
-"""Choose, and see what it costs: which loops run as one kernel, which borders lengths are padded to.
+"""Choose, and see what it costs: which loops run as one kernel, which borders lengths are padded
+to.
 
 In:  a loop graph of a few loops, or the lengths of requests and some borders.
-Out: `Choose`: a widget with a box to tick for each choice, where widgets live; in a saved notebook one combination as a picture,
-     and all of them as text. Each is computed beforehand, by the real scheduler: nobody is asked while one chooses.
+Out: `Choose`: a widget with a box to tick for each choice, where widgets live; in a saved notebook
+     one combination as a picture, and all of them as text. Each is computed beforehand, by the real
+     scheduler: nobody is asked while one chooses.
 In PyTorch there is no such thing; `TORCH_LOGS=fusion` tells one of these combinations.
 """
 
@@ -35,7 +37,10 @@ MIDDLE = TOP + 10 + TALL / 2
 
 
 class Choose(Live):
-    """Boxes to tick. `frames` and `said` have a drawing and its words for each combination: choice n is bit n of the number."""
+    """Boxes to tick.
+
+    `frames` and `said` have a drawing and its words for each combination: choice n is bit n of the
+    number."""
 
     def __init__(
         self,
@@ -103,11 +108,13 @@ class Choose(Live):
         return self.picture.text
 
 
-# ---- fusion ---------------------------------------------------------------------------------------------------------
+# ---- fusion --------------------------------------------------------------------------------------
 
 
 def choose_fusion(graph: Any) -> Choose:
-    """Which neighbours among the loops of a `LoopGraph` may be one kernel? What is legal is for the scheduler to say."""
+    """Which neighbours among the loops of a `LoopGraph` may be one kernel?
+
+    What is legal is for the scheduler to say."""
     attributes(
         graph,
         ("nodes", "buffers"),
@@ -140,8 +147,10 @@ def keep_all_apart(producer: Any, consumer: Any) -> No:
 
 
 def schedule_as_chosen(graph: Any, nodes: Sequence[Any], chosen: Sequence[bool]) -> Schedule:
-    """What the scheduler makes of the loops if it may fuse neighbours with a ticked box between them."""
-    # Loops of one run have ticked boxes between all of them. A run has the number of empty boxes before it.
+    """What the scheduler makes of the loops if it may fuse neighbours with a ticked box between
+    them."""
+    # Loops of one run have ticked boxes between all of them. A run has the number of empty boxes
+    # before it.
     run_of = {node: chosen[:n].count(False) for n, node in enumerate(nodes)}
 
     def fuse(producer: Any, consumer: Any) -> Any:
@@ -154,7 +163,8 @@ def schedule_as_chosen(graph: Any, nodes: Sequence[Any], chosen: Sequence[bool])
 
 
 def in_words(found: Schedule) -> str:
-    """The number of kernels, the traffic, and the first pair that the scheduler refused although it was chosen."""
+    """The number of kernels, the traffic, and the first pair that the scheduler refused although it
+    was chosen."""
     count = plural(len(found.kernels), "kernel")
     words = f"{count}, {human_bytes(found.bytes_after)} through memory."
 
@@ -174,7 +184,8 @@ def short_name(loop: str) -> str:
 def kernels_in_a_row(
     found: Schedule, nodes: Sequence[Any], names: Sequence[str], words: str
 ) -> str:
-    """The loops from left to right, a frame round those of one kernel; between two kernels, what the first writes."""
+    """The loops from left to right, a frame round those of one kernel; between two kernels, what
+    the first writes."""
     kernel_of = {node: n for n, group in enumerate(found.groups) for node in group.nodes}
     svg = Svg(len(nodes) * (BOX + GAP) - GAP + 24, TOP + TALL + 84)
 
@@ -231,11 +242,13 @@ def draw_memory(svg: Svg, x: float, size: str) -> None:
     svg.text(middle, TOP + 120, size, SMALL, anchor="middle")
 
 
-# ---- buckets --------------------------------------------------------------------------------------------------------
+# ---- buckets -------------------------------------------------------------------------------------
 
 
 def choose_buckets(lengths: Sequence[int], borders: Iterable[int]) -> Choose:
-    """Which borders should lengths be padded up to? The longest is always one; each further one is one more compile."""
+    """Which borders should lengths be padded up to?
+
+    The longest is always one; each further one is one more compile."""
     lengths = wholes(lengths, "lengths is a list of the lengths of requests")
     if not lengths:
         raise ValueError("choose_buckets needs at least one length")

@@ -1,9 +1,12 @@
-"""Step through a capture: the source line, the instruction, the stack, and the FX graph as it grows.
+"""Step through a capture: the source line, the instruction, the stack, and the FX graph as it
+grows.
 
-In:  a `Recording`. Out: `Stepper`, shown as a widget where widgets live, and as a table everywhere else.
+In:  a `Recording`. Out: `Stepper`, shown as a widget where widgets live, and as a table everywhere
+     else.
 
-All steps are sent to the browser once; moving the slider asks nothing of the kernel, so nothing hangs when there is none. What
-stays in a saved notebook is the static table. Keys: ← and → one step, Home and End.
+All steps are sent to the browser once; moving the slider asks nothing of the kernel, so nothing
+hangs when there is none. What stays in a saved notebook is the static table. Keys: ← and → one
+step, Home and End.
 """
 
 from __future__ import annotations
@@ -35,8 +38,10 @@ SCRIPT = Path(__file__).with_name("stepper.js")
 
 
 class Stepper(Live):
-    """A capture, one instruction at a time. `picture` is the static form, `widget` the live one (an `anywidget`, made when
-    it is first wanted)."""
+    """A capture, one instruction at a time.
+
+    `picture` is the static form, `widget` the live one (an `anywidget`, made when it is first
+    wanted)."""
 
     def __init__(
         self, recording: Recording, function: str | int | Callable[..., Any] | None = None
@@ -57,7 +62,8 @@ class Stepper(Live):
 
     @property
     def nodes(self) -> list[dict[str, str]]:
-        """The graph's inputs and operations, in the order of the graph, with the step that made each."""
+        """The graph's inputs and operations, in the order of the graph, with the step that made
+        each."""
         return node_data(self.run)
 
     @cached_property
@@ -160,7 +166,8 @@ def sources(run: FrameRun) -> dict[str, list[tuple[int, str]]]:
 
 
 def function_lines(filename: str, function: str, first: int, last: int) -> list[tuple[int, str]]:
-    """The lines of the function that holds lines `first` to `last`, with their numbers; these lines at least."""
+    """The lines of the function that holds lines `first` to `last`, with their numbers; these lines
+    at least."""
     lines = linecache.getlines(filename)
     first, last = whole_function(lines, function.split(".")[-1], first, last)
     shown = lines[first - 1 : last]
@@ -169,7 +176,8 @@ def function_lines(filename: str, function: str, first: int, last: int) -> list[
 
 
 def whole_function(lines: list[str], name: str, first: int, last: int) -> tuple[int, int]:
-    """The first and last line of the `def` that holds lines `first` to `last`; those two if there is none (a lambda)."""
+    """The first and last line of the `def` that holds lines `first` to `last`; those two if there
+    is none (a lambda)."""
     begins = re.compile(rf"\s*(async\s+)?def {re.escape(name)}\b")
     for start in range(min(first, len(lines)), 0, -1):
         if not begins.match(lines[start - 1]):

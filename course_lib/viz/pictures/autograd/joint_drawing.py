@@ -1,7 +1,7 @@
 """Both halves of a joint graph as a drawing.
 
-In:  `Sides`. Out: an `Svg`. From left to right: lanes, forward, a gutter, the cut with its cylinders, lanes, backward, lanes.
-     A lane is for an arrow that passes other boxes on its way.
+In:  `Sides`. Out: an `Svg`. From left to right: lanes, forward, a gutter, the cut with its
+     cylinders, lanes, backward, lanes. A lane is for an arrow that passes other boxes on its way.
 """
 
 from __future__ import annotations
@@ -39,7 +39,8 @@ STAGE = {
 
 @dataclass(frozen=True)
 class Side:
-    """How one side is drawn. out: where its lanes are, left (-1) or right (1) of its boxes. down: does it run downwards?"""
+    """How one side is drawn. out: where its lanes are, left (-1) or right (1) of its boxes. down:
+    does it run downwards?"""
 
     name: str
     stage: str
@@ -87,7 +88,7 @@ class Drawing:
         self.right = Side("right", "autograd", x, out=1, down=False)
         self.width = x + BOX + room["right"] + 6
 
-    # ---- who feeds whom ---------------------------------------------------------------------------------------------
+    # ---- who feeds whom --------------------------------------------------------------------------
 
     def edges(self, side: str) -> list[tuple[Box, Box]]:
         """Which box of a side feeds which other."""
@@ -123,7 +124,7 @@ class Drawing:
                     boxes[self.sides.place["right", user.name]] = None
         return list(boxes)
 
-    # ---- drawing ----------------------------------------------------------------------------------------------------
+    # ---- drawing ---------------------------------------------------------------------------------
 
     def draw(self, heading: str) -> Svg:
         """`heading` stands above the cut."""
@@ -176,7 +177,8 @@ class Drawing:
                 svg.path(way, stage="scheduling", line=2.4, opacity=1, dashed=True)
 
     def draw_edges(self, svg: Svg, side: Side) -> None:
-        """Within a side: straight to the next box, along a lane on the outside to one further on."""
+        """Within a side: straight to the next box, along a lane on the outside to one further
+        on."""
         x = side.x + BOX / 2
         for maker, reader in self.edges(side.name):
             if self.is_next(side.name, maker, reader):
@@ -187,7 +189,8 @@ class Drawing:
 
         for maker, readers in self.skips[side.name].items():
             lane = side.edge + side.out * (14 + LANE * self.lanes[side.name][maker])
-            # An arrow leaves below a box's middle and arrives above it, in the direction in which the side runs.
+            # An arrow leaves below a box's middle and arrives above it, in the direction in which
+            # the side runs.
             shift = 5 if side.down else -5
             for reader in readers:
                 way = [
@@ -199,7 +202,8 @@ class Drawing:
                 svg.arrow(way, stage=side.stage, line=1.2, opacity=0.7)
 
     def draw_kept(self, svg: Svg, kept: Kept, readers: Iterable[Box]) -> None:
-        """A kept tensor: from the box that makes it, over the line of the cut, to the boxes that read it."""
+        """A kept tensor: from the box that makes it, over the line of the cut, to the boxes that
+        read it."""
         stage, line, strength = "scheduling", 2.2, 0.3
         if kept.is_input:
             stage, line, strength = "runtime", 1.4, 0.1
@@ -222,7 +226,8 @@ class Drawing:
         svg.text(x + CYLINDER / 2, y + 21.5, f"{name}  {size}", SMALL, anchor="middle", tip=tip)
 
     def way_in(self, kept: Kept, maker: Box) -> list[tuple[float, float]]:
-        """From the box that makes a tensor to its cylinder; straight where they stand side by side."""
+        """From the box that makes a tensor to its cylinder; straight where they stand side by
+        side."""
         start = maker.middle
         if maker.y <= kept.middle <= maker.bottom:
             start = kept.middle
@@ -231,7 +236,8 @@ class Drawing:
         return [(self.left.x + BOX, start), (bend, start), (bend, kept.middle), end]
 
     def way_out(self, kept: Kept, reader: Box) -> list[tuple[float, float]]:
-        """From the cylinder to a box that reads it; straight where they stand side by side, else along a lane."""
+        """From the cylinder to a box that reads it; straight where they stand side by side, else
+        along a lane."""
         edge = self.cut + CYLINDER
         end = self.right.x - 1
         if reader.y <= kept.middle <= reader.bottom:
@@ -242,7 +248,8 @@ class Drawing:
         return [(edge, kept.middle), (lane, kept.middle), (lane, y), (end, y)]
 
     def draw_loss(self, svg: Svg) -> None:
-        """Below both sides: what the program does with the results, and where gradients come from."""
+        """Below both sides: what the program does with the results, and where gradients come
+        from."""
         y = self.bottom + 14
         left, right = self.left.x, self.right.x + BOX
         svg.box(left, y, right - left, 26, "eager", strength=0.12, radius=4)
@@ -259,7 +266,8 @@ class Drawing:
 
 
 def lanes_of(arrows: dict[Box, list[Box]] | dict[Kept, list[Box]]) -> dict[Box | Kept, int]:
-    """A lane for all arrows from one box or kept tensor: it reaches from the highest of their ends to the lowest."""
+    """A lane for all arrows from one box or kept tensor: it reaches from the highest of their ends
+    to the lowest."""
     stretches = []
     for start, ends in arrows.items():
         heights = [start.middle, *(end.middle for end in ends)]

@@ -1,7 +1,10 @@
-"""The two halves of a joint graph as boxes: what stands left, in the middle and right, and in which band.
+"""The two halves of a joint graph as boxes: what stands left, in the middle and right, and in which
+band.
 
-In:  a `Partition`, the names of the inputs that get gradients, and what one box stands for (`DETAILS`).
-Out: `Sides`: bands from the top down, each with boxes of forward, kept tensors and boxes of backward. `joint_drawing` draws them.
+In:  a `Partition`, the names of the inputs that get gradients, and what one box stands for
+     (`DETAILS`).
+Out: `Sides`: bands from the top down, each with boxes of forward, kept tensors and boxes of
+     backward. `joint_drawing` draws them.
 """
 
 from __future__ import annotations
@@ -43,7 +46,9 @@ COUNTED_AS = {
 
 @dataclass(eq=False)
 class Box:
-    """One or several nodes of one side. `kind` is a key of `COUNTED_AS`; 'again' is forward work that is done in backward."""
+    """One or several nodes of one side.
+
+    `kind` is a key of `COUNTED_AS`; 'again' is forward work that is done in backward."""
 
     kind: str
     title: str
@@ -65,7 +70,8 @@ class Box:
         return self.y + self.height
 
     def take(self, node: fx.Node) -> None:
-        """One more node: from the second on, the box says how many there are, and their names below."""
+        """One more node: from the second on, the box says how many there are, and their names
+        below."""
         self.nodes.append(node)
         if len(self.nodes) > 1:
             names = dict.fromkeys(map(short_name, self.nodes))
@@ -174,7 +180,8 @@ class Sides:
         self.place: dict[tuple[str, str], Box] = {}
         """(side, name of a node) → its box."""
 
-        # Bands stand in the order in which forward's operators run. An input may be read late: it makes no band.
+        # Bands stand in the order in which forward's operators run. An input may be read late: it
+        # makes no band.
         for node in filter(is_operation, self.forward):
             self.band(node)
         self.fill_left()
@@ -192,7 +199,8 @@ class Sides:
         return [box for band in self.bands for box in band.right][::-1]
 
     def band(self, node: fx.Node) -> Band:
-        """Where a node stands: with its captured operation; an input, with the first that reads it."""
+        """Where a node stands: with its captured operation; an input, with the first that reads
+        it."""
         if not is_operation(node):
             node = next((user for user in node.users if is_operation(user)), node)
 
@@ -204,7 +212,7 @@ class Sides:
             return self.by_key.setdefault(module, Band(module))
         return self.by_key.setdefault(origin, Band(op_name(origin), location_of(origin)))
 
-    # ---- filling it -------------------------------------------------------------------------------------------------
+    # ---- filling it ------------------------------------------------------------------------------
 
     def fill_left(self) -> None:
         """Forward: the inputs that are no parameters, and the operators."""
@@ -229,7 +237,8 @@ class Sides:
                 kept_tensors.append(Kept([node], self.place.get(("left", name))))
 
     def fill_right(self) -> None:
-        """Backward: the gradients that come in, and the operators; forward's among them are done again."""
+        """Backward: the gradients that come in, and the operators; forward's among them are done
+        again."""
         gradients = results_of(self.backward)
         names = [f"gradient of {name}" for name in self.sources_with_gradient]
         names = names or ["a gradient"] * len(gradients)

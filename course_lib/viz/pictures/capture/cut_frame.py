@@ -20,7 +20,7 @@ from course_lib.viz.kit.user_lines import expression as marked
 from course_lib.viz.pictures.graphs.fx_graphs import op_name
 from course_lib.viz.recording import Recording
 
-# ---- the pieces -----------------------------------------------------------------------------------------------------
+# ---- the pieces ----------------------------------------------------------------------------------
 
 LETTERS = 46
 """Columns of the text in a piece."""
@@ -30,7 +30,8 @@ WAYS = 6
 
 @dataclass
 class Piece:
-    """A function, or a resume function of it: what was captured of it, each time, and where it goes on."""
+    """A function, or a resume function of it: what was captured of it, each time, and where it goes
+    on."""
 
     code: CodeType
     results: list[Any] = field(default_factory=list)
@@ -72,7 +73,8 @@ class Piece:
 
     @property
     def in_python(self) -> list[str]:
-        """What the head does itself: the expressions of this frame that broke a graph, each once."""
+        """What the head does itself: the expressions of this frame that broke a graph, each
+        once."""
         return list(dict.fromkeys(map(expression, self.problems)))
 
 
@@ -83,7 +85,8 @@ def operations_of(result: Any) -> str:
 
 
 def expression(problem: Any) -> str:
-    """The expression of the captured frame that broke a graph: for a break further in, the call that led there."""
+    """The expression of the captured frame that broke a graph: for a break further in, the call
+    that led there."""
     first = problem.stack[0] if problem.stack else problem.location
     if first is None:
         return "the rest"
@@ -153,7 +156,9 @@ def note(piece: Piece, event: events.Event) -> None:
 
 
 def resumed_by(code: CodeType, known: list[CodeType]) -> Resume | None:
-    """What `code` resumes. A recording outlives compiled code, so the code itself is asked if need be."""
+    """What `code` resumes.
+
+    A recording outlives compiled code, so the code itself is asked if need be."""
     at = resumed(code)
     if at is not None:
         return at
@@ -200,12 +205,13 @@ def line_of(at: Resume) -> int | None:
     return None
 
 
-# ---- where each piece stands ----------------------------------------------------------------------------------------
+# ---- where each piece stands ---------------------------------------------------------------------
 
 WIDE, GAP = 350, 14
 """px: the width of a piece, and the distance between two beside each other."""
 TORN, BOX = 76, 28
-"""px: the height of what stands between two below each other, and of each thing that Python does there."""
+"""px: the height of what stands between two below each other, and of each thing that Python does
+there."""
 ACROSS = 4
 """How many may stand beside each other."""
 
@@ -214,7 +220,8 @@ ACROSS = 4
 class Block:
     """A piece with what follows it, laid out.
 
-    Without a piece it is a name and a sentence (`number`): the piece is drawn already, or has not run yet."""
+    Without a piece it is a name and a sentence (`number`): the piece is drawn already, or has not
+    run yet."""
 
     title: str
     number: str
@@ -308,14 +315,15 @@ class Layout:
         return [one.resume for one in later if one.resume]
 
 
-# ---- the drawing ----------------------------------------------------------------------------------------------------
+# ---- the drawing ---------------------------------------------------------------------------------
 
 CAPTION = "Blue: what is captured. Torn: a graph ends there; grey: what Python does itself. The arrow says what the head hands on."
 
 
 @takes(recording=RECORDED)
 def cut_frame(recording: Recording, function: str | Callable[..., Any] | None = None) -> Picture:
-    """A frame cut in pieces: `function` by name or itself; None for the first that has a graph break.
+    """A frame cut in pieces: `function` by name or itself; None for the first that has a graph
+    break.
 
     Raises LookupError if it was not recorded."""
     pieces = pieces_of(recording, function)
@@ -355,7 +363,8 @@ def draw_block(svg: Svg, block: Block, x: float, y: float) -> None:
         middle = left + WIDE / 2
         svg.arrow([(middle, torn_end + 8), (middle, corner), (centre, corner), (centre, low - 3)])
 
-        # What is handed on is told to the right of the arrow: that of the last must end within the drawing.
+        # What is handed on is told to the right of the arrow: that of the last must end within the
+        # drawing.
         room = wide / 2 + GAP
         if below is not last:
             room += last.block.width / 2 - 20
@@ -394,7 +403,9 @@ def draw_name(svg: Svg, block: Block, left: float, y: float) -> None:
 
 
 def draw_torn(svg: Svg, piece: Piece, left: float, y: float) -> float:
-    """The torn edge of a graph, and below it what Python does. Gives the end of the last box, px."""
+    """The torn edge of a graph, and below it what Python does.
+
+    Gives the end of the last box, px."""
     why = {expression(problem): problem.reason for problem in piece.problems}
     teeth = " ".join(f"l6 {7 if n % 2 == 0 else -7}" for n in range(int(WIDE // 6)))
     tip = "; ".join(dict.fromkeys(why.values()))

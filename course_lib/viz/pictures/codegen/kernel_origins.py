@@ -1,6 +1,7 @@
 """Which kernel came from which lines of the program.
 
-In:  a schedule (or a `Program`). Out: a `KernelLines` for each kernel: its name, its loops, the bytes it moves, the lines.
+In:  a schedule (or a `Program`). Out: a `KernelLines` for each kernel: its name, its loops, the
+     bytes it moves, the lines.
 """
 
 from __future__ import annotations

@@ -1,9 +1,11 @@
 """Machine code, and which line of a kernel's source each line of it belongs to.
 
-In:  a printed kernel; a target as for `inspect_kernel`. Out: name of the form → (line, line of the source or 0) for each line.
+In:  a printed kernel; a target as for `inspect_kernel`. Out: name of the form → (line, line of the
+     source or 0) for each line.
 
-Nothing is guessed: compilers write where each line came from for debuggers. GCC and PTX say `.loc 1 12`, MLIR `loc(#loc3)`, LLVM
-`!dbg !17`; only what these mean is looked up. Lines that only debuggers need are left out.
+Nothing is guessed: compilers write where each line came from for debuggers. GCC and PTX say
+`.loc 1 12`, MLIR `loc(#loc3)`, LLVM `!dbg !17`; only what these mean is looked up. Lines that only
+debuggers need are left out.
 """
 
 from __future__ import annotations
@@ -44,7 +46,8 @@ def by_loc(text: str, skipped: int = 0) -> Lines:
     for row in text.splitlines():
         place = re.match(r"\s*\.loc\s+1\s+(\d+)", row)
         if place:
-            # a line of the prelude (the first `skipped` ones) leaves the line of its caller in force
+            # a line of the prelude (the first `skipped` ones) leaves the line of its caller in
+            # force
             if int(place[1]) > skipped:
                 line = int(place[1]) - skipped
         elif not NOISE.match(row):
@@ -55,7 +58,8 @@ def by_loc(text: str, skipped: int = 0) -> Lines:
 def by_reference(mark: str, meaning: str) -> Callable[[str], Lines]:
     """Text whose lines end in a reference, which other lines of the text explain.
 
-    mark: finds the reference in a line (`loc(#loc3)`). meaning: finds the lines that explain one, as (name, line of the source).
+    mark: finds the reference in a line (`loc(#loc3)`). meaning: finds the lines that explain one,
+    as (name, line of the source).
     """
 
     def read(text: str) -> Lines:

@@ -1,9 +1,10 @@
-"""Which module an operation belongs to, so that the picture of a large graph can show modules instead of operations.
+"""Which module an operation belongs to, so that the picture of a large graph can show modules
+instead of operations.
 
 In:  a captured graph. Out: operation → a path such as `self.layers[3].attention`.
 
-Capture looks through the calls of modules, and notes with each operation whose code it is (`meta["module"]`). TorchDynamo's
-graphs have a `meta["nn_module_stack"]`, innermost last.
+Capture looks through the calls of modules, and notes with each operation whose code it is
+(`meta["module"]`). TorchDynamo's graphs have a `meta["nn_module_stack"]`, innermost last.
 """
 
 from __future__ import annotations
@@ -45,7 +46,7 @@ Path = tuple[str, ...]
 """The steps to a module: ('self', '.layers', '[3]')."""
 
 
-# ---- which module an operation belongs to ---------------------------------------------------------------------------
+# ---- which module an operation belongs to --------------------------------------------------------
 
 
 def captured_operation(node: fx.Node) -> fx.Node | None:
@@ -60,7 +61,8 @@ def steps(path: str) -> list[str]:
 
 
 def module_of(node: fx.Node) -> list[str]:
-    """The steps to the module whose code an operation is, or was captured from; none if it stands in a function."""
+    """The steps to the module whose code an operation is, or was captured from; none if it stands
+    in a function."""
     node = captured_operation(node) or node
     path = node.meta.get("module", "")
 
@@ -72,8 +74,9 @@ def module_of(node: fx.Node) -> list[str]:
 
 
 def modules_of(operations: Iterable[fx.Node], most: int = MOST) -> dict[fx.Node, str]:
-    """Operation → its module, as deep in the tree of modules as it goes with at most `most` of them. Where all modules but a few
-    are layers of one list, several layers in a row share a name: 'self.layers[0] … [3]'."""
+    """Operation → its module, as deep in the tree of modules as it goes with at most `most` of
+    them. Where all modules but a few are layers of one list, several layers in a row share a name:
+    'self.layers[0] … [3]'."""
     paths = {node: tuple(module_of(node)) for node in operations}
     deepest = max(map(len, paths.values()), default=0)
     depth = 1
@@ -120,12 +123,13 @@ def names_of_rows(modules: list[Path], depth: int, most: int) -> dict[Path, str]
     return names
 
 
-# ---- the picture ----------------------------------------------------------------------------------------------------
+# ---- the picture ---------------------------------------------------------------------------------
 
 
 @dataclass
 class Modules:
-    """The modules of a graph: how many operations each has, and which of them; tensors between them, and the inputs they read."""
+    """The modules of a graph: how many operations each has, and which of them; tensors between
+    them, and the inputs they read."""
 
     counts: Counter[str]
     kinds: dict[str, Counter[str]]
@@ -134,7 +138,9 @@ class Modules:
 
 
 def modules_in(graph: fx.Graph) -> Modules:
-    """`edges` are (from, to), each once. `reads`: the last input that a module reads, parameters aside."""
+    """`edges` are (from, to), each once.
+
+    `reads`: the last input that a module reads, parameters aside."""
     operations = [node for node in graph.nodes if is_operation(node)]
     module_of = modules_of(operations)
     modules = Modules(Counter(module_of.values()), {}, [], {})

@@ -52,7 +52,9 @@ class Bucket:
 
 
 def in_buckets(lengths: Sequence[int], borders: Sequence[int]) -> list[Bucket]:
-    """Every length in the first bucket whose border it does not exceed. Raises ValueError if it exceeds all."""
+    """Every length in the first bucket whose border it does not exceed.
+
+    Raises ValueError if it exceeds all."""
     borders = sorted(set(borders))
     if not lengths or not borders or max(lengths) > borders[-1]:
         raise ValueError("there must be lengths, and a border for the longest of them")
@@ -69,8 +71,8 @@ def in_buckets(lengths: Sequence[int], borders: Sequence[int]) -> list[Bucket]:
     borders=each(COUNT, "whole numbers, 1 or more"),
 )
 def buckets(lengths: Sequence[int], borders: Sequence[int], title: str = "") -> Picture:
-    """The lengths of requests as a histogram with the borders of the buckets; below, what each bucket computes and how much of
-    that is padding.
+    """The lengths of requests as a histogram with the borders of the buckets; below, what each
+    bucket computes and how much of that is padding.
 
     Raises ValueError if a length exceeds all borders."""
     all_buckets = in_buckets(lengths, borders)

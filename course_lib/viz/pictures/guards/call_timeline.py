@@ -1,9 +1,11 @@
-"""Recompiles as a timeline: which entry served each call, which ones were tried in vain, and where one was compiled.
+"""Recompiles as a timeline: which entry served each call, which ones were tried in vain, and where
+one was compiled.
 
 In:  a recording, best of calls made through `each_call`. Out: a `Picture`.
 
-A call that fits an entry is answered in C and tells nobody. `each_call(compiled)` asks the checks itself before each call and
-puts what it learns into the recording. Without it, only the calls that compiled or fell back are drawn.
+A call that fits an entry is answered in C and tells nobody. `each_call(compiled)` asks the checks
+itself before each call and puts what it learns into the recording. Without it, only the calls that
+compiled or fell back are drawn.
 """
 
 from __future__ import annotations
@@ -28,7 +30,9 @@ from course_lib.viz.recording import Recording
 
 
 class Served(events.Event):
-    """A call was answered: by entry number `entry` (None: in eager). `call` is what it was called with."""
+    """A call was answered: by entry number `entry` (None: in eager).
+
+    `call` is what it was called with."""
 
     name: str
     call: str
@@ -43,7 +47,8 @@ class Turn:
     call: str = ""
     entry: int | None = None
     made: Any = None
-    """What has its guards, if this call compiled the entry: a `CaptureResult`, or the `Check` where there is no graph."""
+    """What has its guards, if this call compiled the entry: a `CaptureResult`, or the `Check` where
+    there is no graph."""
     seconds: float = 0.0
     failures: list[Any] = field(default_factory=list)
     """A `GuardFailed` for each entry that was tried, if that was told."""
@@ -115,7 +120,7 @@ def in_words(value: Any) -> str:
     return getattr(value, "__name__", None) or readable(repr(value))
 
 
-# ---- the calls, read from a recording -------------------------------------------------------------------------------
+# ---- the calls, read from a recording ------------------------------------------------------------
 
 
 def code_number(event: Any) -> Any:
@@ -126,7 +131,8 @@ def code_number(event: Any) -> Any:
 def turns(
     recording: Recording, which: str | Callable[..., Any] | None = None
 ) -> tuple[str, list[Turn]]:
-    """The calls of one code object (by its name or function, by default the first that was seen), and its name.
+    """The calls of one code object (by its name or function, by default the first that was seen),
+    and its name.
 
     Raises LookupError if there is none."""
     first = first_seen(recording, which)
@@ -138,7 +144,8 @@ def turns(
 
 
 def first_seen(recording: Recording, which: str | Callable[..., Any] | None) -> Any:
-    """The first event about the function that is asked for; a call that was served says more than a frame."""
+    """The first event about the function that is asked for; a call that was served says more than a
+    frame."""
     code = getattr(getattr(which, "_course_original", which), "__code__", None)
 
     def is_asked(event: Any) -> bool:
@@ -181,7 +188,8 @@ def turns_served(recording: Recording, number: Any) -> list[Turn]:
 
 
 def turns_seen(recording: Recording, number: Any) -> list[Turn]:
-    """Calls that compiled or fell back: each begins with a `FrameSeen`, and lasts until the next."""
+    """Calls that compiled or fell back: each begins with a `FrameSeen`, and lasts until the
+    next."""
     turns = []
     turn, current = Turn(), None
     for event in recording.events:
@@ -215,7 +223,7 @@ def note(turn: Turn, event: events.Event) -> None:
         turn.seconds += event.seconds
 
 
-# ---- how the guards of two entries differ ---------------------------------------------------------------------------
+# ---- how the guards of two entries differ --------------------------------------------------------
 
 
 def guard_diff(before: Iterable[Any], after: Iterable[Any]) -> tuple[list[str], list[str]]:
@@ -275,10 +283,11 @@ def code_lines(tests: Iterable[str]) -> str:
     return "<br>".join(f"<code>{escape(line)}</code>" for line in lines_of(tests))
 
 
-# ---- the drawing ----------------------------------------------------------------------------------------------------
+# ---- the drawing ---------------------------------------------------------------------------------
 
 COLUMN, NARROW_COLUMN, MANY_CALLS = 92, 77.0, 7
-"""px: the width of a call. From so many calls on it is narrow: eight calls with `f32[4, 16]` fit in a narrow window."""
+"""px: the width of a call. From so many calls on it is narrow: eight calls with `f32[4, 16]` fit in
+a narrow window."""
 LANE, LEFT, LINE = 40, 134, 16
 """px: the height of an entry, where the calls begin, and the height of a line of arguments."""
 HEADER = ("call", "with", "tried in vain", "served by", "because")
@@ -287,7 +296,8 @@ CAPTION = "Framed: compiled at this call. Circle: served by this entry. Crossed 
 
 @takes(recording=RECORDED)
 def timeline(recording: Recording, which: str | Callable[..., Any] | None = None) -> Picture:
-    """Calls left to right, a lane for each entry and one for eager; below, how the guards of each entry differ from the last.
+    """Calls left to right, a lane for each entry and one for eager; below, how the guards of each
+    entry differ from the last.
 
     Raises LookupError if no call was recorded."""
     name, calls = turns(recording, which)
@@ -401,7 +411,8 @@ class TimelineDrawing:
         self.draw_answer(turn, x, y)
 
     def draw_answer(self, turn: Turn, x: float, y: float) -> None:
-        """A frame where an entry was compiled, a circle where one served the call, a dashed one for eager."""
+        """A frame where an entry was compiled, a circle where one served the call, a dashed one for
+        eager."""
         tip = "; ".join(told(failure) for failure in turn.failures)
         if turn.made is not None:
             self.svg.box(x - 35, y - 14, 70, 28, "guards", line=3.5, radius=4, tip=tip)

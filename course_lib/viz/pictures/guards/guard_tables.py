@@ -75,7 +75,7 @@ def counted(guards: list[Any], title: str, why: str | None) -> str:
     return alt
 
 
-# ---- one row --------------------------------------------------------------------------------------------------------
+# ---- one row -------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
@@ -141,7 +141,7 @@ def text_lines(guard: Any, cause: Cause, broken: bool) -> list[str]:
     )
 
 
-# ---- a guard in words -----------------------------------------------------------------------------------------------
+# ---- a guard in words ----------------------------------------------------------------------------
 
 STACK = re.compile(r"stack\d+\b")
 DEF = re.compile(r"(async )?def ")
@@ -150,7 +150,9 @@ NUMBER = re.compile(r"(?:repr\()?([^()]*?)\)? == '?([^' ]+)'?: expected True, go
 
 
 def about(guard: Any) -> str:
-    """The path of a guard's source as a reader says it: `self.ln.weight`, `torch`. (`guard.expr` has it as it is tested.)"""
+    """The path of a guard's source as a reader says it: `self.ln.weight`, `torch`.
+
+    (`guard.expr` has it as it is tested.)"""
     if guard.kind == "state":
         return "torch's settings"
     path = readable_path(guard.source.shown)
@@ -166,8 +168,8 @@ def expression_of(guard: Any) -> str:
 def cause_of(guard: Any) -> Any:
     """The line that made a guard necessary; None for what a frame is entered with.
 
-    (A resume function takes what stood on the stack in its first instructions, which have the line of
-    the `def`.)"""
+    (A resume function takes what stood on the stack in its first instructions, which have the line
+    of the `def`.)"""
     if guard.cause is None:
         return None
     if STACK.match(about(guard)) and DEF.match(guard.cause.text):
@@ -176,7 +178,8 @@ def cause_of(guard: Any) -> Any:
 
 
 def inner_of(guard: Any) -> Any:
-    """The line of a library that looked at it, where the cause is the line that called the library; else None."""
+    """The line of a library that looked at it, where the cause is the line that called the library;
+    else None."""
     if cause_of(guard) and str(guard.inner) != str(guard.cause):
         return guard.inner
     return None

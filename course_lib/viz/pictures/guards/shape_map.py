@@ -1,7 +1,8 @@
 """Which entry serves which size.
 
 In:  a recording of compiled calls, and the sizes to ask about. Out: a `Picture`.
-In PyTorch there is no such picture; `TORCH_LOGS="guards,recompiles,dynamic"` tells the same in words.
+In PyTorch there is no such picture; `TORCH_LOGS="guards,recompiles,dynamic"` tells the same in
+words.
 """
 
 from __future__ import annotations
@@ -23,16 +24,18 @@ from course_lib.viz.pictures.guards.symbolic_sizes import size_guards
 from course_lib.viz.recording import Recording
 
 ABOUT_THE_CALL = ("tensor", "type", "value", "sizes")
-"""Kinds of guards that look at a call's own arguments; the others hold for one size as for another."""
+"""Kinds of guards that look at a call's own arguments; the others hold for one size as for
+another."""
 LETTERS = "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
 NONE = "✕"
 
-# ---- the entries ----------------------------------------------------------------------------------------------------
+# ---- the entries ---------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
 class Entry:
-    """One capture of the function, with a letter, and the shapes of the call that it was made for."""
+    """One capture of the function, with a letter, and the shapes of the call that it was made
+    for."""
 
     letter: str
     result: Any
@@ -69,7 +72,8 @@ def entries_of(recording: Recording, code: Any) -> list[Entry]:
 
 @dataclass(frozen=True)
 class Asked:
-    """What the entries are asked about: calls of `function` with the arguments that `make` gives for a size."""
+    """What the entries are asked about: calls of `function` with the arguments that `make` gives
+    for a size."""
 
     function: Any
     entries: list[Entry]
@@ -81,14 +85,15 @@ class Asked:
         return args if isinstance(args, tuple) else (args,)
 
     def serving(self, args: tuple[Any, ...]) -> int | None:
-        """The place of the entry that serves a call with these arguments; None if it compiles anew."""
+        """The place of the entry that serves a call with these arguments; None if it compiles
+        anew."""
         for number, entry in enumerate(self.entries):
             if entry.serves(self.function, (*self.own, *args)):
                 return number
         return None
 
 
-# ---- the map --------------------------------------------------------------------------------------------------------
+# ---- the map -------------------------------------------------------------------------------------
 
 CELL, LEAST, TALL, GAP = 34.0, 22.0, 30.0, 4.0
 """px: a cell's width, the least that it may become, its height, and the gap to the next."""
@@ -108,11 +113,13 @@ def shape_map(
     sizes: Mapping[str, Sequence[int]],
     make: Callable[..., Any] = torch.empty,
 ) -> Picture:
-    """Which recorded entry of `function` (a function or module) serves which size, and which sizes none serves.
+    """Which recorded entry of `function` (a function or module) serves which size, and which sizes
+    none serves.
 
     sizes: one axis or two, each a name and its sizes.
-    make: `make(size)` or `make(size, size)` gives the argument, or the tuple of arguments, of the call to ask about; nothing is
-    run. Raises ValueError for another number of axes, LookupError if the function was not captured while recording."""
+    make: `make(size)` or `make(size, size)` gives the argument, or the tuple of arguments, of the
+    call to ask about; nothing is run. Raises ValueError for another number of axes, LookupError if
+    the function was not captured while recording."""
     if len(sizes) not in (1, 2) or not all(sizes.values()):
         sizes_text = shown(dict(sizes))
         raise ValueError(

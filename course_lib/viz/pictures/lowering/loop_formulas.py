@@ -1,10 +1,12 @@
 """The loop IR in words: what each loop reads, and its body as a formula.
 
 In:  a `LoopGraph` (lowering).
-Out: a `Picture`: one box for each loop node, its ranges on top, its body below, and where it came from.
+Out: a `Picture`: one box for each loop node, its ranges on top, its body below, and where it came
+     from.
 
-The formula is made by running the body under one more handler (`Formula`), as the printers and the numpy evaluator do.
-`trace_element` follows the evaluator through the body for one element, and tells every operation.
+The formula is made by running the body under one more handler (`Formula`), as the printers and the
+numpy evaluator do. `trace_element` follows the evaluator through the body for one element, and
+tells every operation.
 """
 
 from __future__ import annotations
@@ -97,7 +99,9 @@ def inner(text: str) -> str:
 def index_text(
     index: Any, buffer: Any = None, sizes: Mapping[sympy.Symbol, Any] = MappingProxyType({})
 ) -> str:
-    """A flat index by the buffer's own dimensions (`i, j`), if it is a plain walk through them. Else the formula itself."""
+    """A flat index by the buffer's own dimensions (`i, j`), if it is a plain walk through them.
+
+    Else the formula itself."""
     index = sympy.sympify(index)
     places = None if buffer is None else walk_through(index, buffer, sizes)
     return str(index) if places is None else ", ".join(places)
@@ -106,7 +110,8 @@ def index_text(
 def walk_through(
     index: sympy.Expr, buffer: Any, sizes: Mapping[sympy.Symbol, Any]
 ) -> list[str] | None:
-    """For each dimension of the buffer the symbol that walks along it ('0' for none); None for an index that is no plain walk."""
+    """For each dimension of the buffer the symbol that walks along it ('0' for none); None for an
+    index that is no plain walk."""
     if not index.is_polynomial(*index.free_symbols):
         return None
     by_stride = dimensions_by_stride(buffer)
@@ -120,7 +125,8 @@ def walk_through(
         if dimension is None or places[dimension] != "0":
             return None
 
-        # A symbol that runs beyond its dimension would go on in the next row. The outermost dimension has no next row.
+        # A symbol that runs beyond its dimension would go on in the next row. The outermost
+        # dimension has no next row.
         size, room = sizes.get(symbol), buffer.shape[dimension]
         if factor != max(by_stride) and is_int(size) and is_int(room) and size > room:
             return None
@@ -129,7 +135,8 @@ def walk_through(
 
 
 def dimensions_by_stride(buffer: Any) -> dict[int, int] | None:
-    """Stride → dimension, without those of size 1; None where two strides are equal, or one is not known."""
+    """Stride → dimension, without those of size 1; None where two strides are equal, or one is not
+    known."""
     dimension_of = {}
     wanted = 0
     for dimension, (stride, size) in enumerate(zip(buffer.stride, buffer.shape, strict=True)):
@@ -236,7 +243,7 @@ def box(node: Any, ranges: str, said: str) -> str:
     return f'<div class="cl-loop{kind} cl-m">{top}<div class="cl-body">{escape(said)}</div></div>'
 
 
-# ---- one element at a time ------------------------------------------------------------------------------------------
+# ---- one element at a time -----------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
@@ -302,7 +309,8 @@ def trace_element(
     rindex: Sequence[int] = (),
     numbers: Numbers = NO_SYMBOLS,
 ) -> list[Happened]:
-    """Run the body of `node` at one `index` (and, for a reduction, at one `rindex`): every operation, in order.
+    """Run the body of `node` at one `index` (and, for a reduction, at one `rindex`): every
+    operation, in order.
     `numbers`: what symbolic sizes are."""
     watching = Watching(NumpyHandler(memory, dict(numbers)), [])
     node.value(watching, [sympy.Integer(i) for i in index], [sympy.Integer(i) for i in rindex])

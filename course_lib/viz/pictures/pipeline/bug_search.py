@@ -1,7 +1,9 @@
 """Where is the bug? Two pictures of a search through the stages of a compiler.
 
-`ladder`: one program on three backends, each of which runs more of the pipeline. The bug is in what the first wrong one adds.
-`bisection`: some first stages are exchanged for others that are known to be right, then fewer or more of them.
+`ladder`: one program on three backends, each of which runs more of the pipeline. The bug is in what
+the first wrong one adds.
+`bisection`: some first stages are exchanged for others that are known to be right, then fewer or
+more of them.
 In PyTorch: `torch/_inductor/compiler_bisector.py`.
 """
 
@@ -31,7 +33,8 @@ OF_ROOM = {
 }  # fmt: skip
 """Stage of the pipeline → its room."""
 NAME, GAP, HIGH, STEP = 82, 3, 34, 54
-"""px: room for a backend's name, the gap between two boxes, a box's height, and from one row to the next."""
+"""px: room for a backend's name, the gap between two boxes, a box's height, and from one row to the
+next."""
 
 
 def verdict(svg: Svg, x: float, y: float, right: bool, said: str) -> None:
@@ -42,12 +45,13 @@ def verdict(svg: Svg, x: float, y: float, right: bool, said: str) -> None:
         svg.text(x, y, f"✗ {said}", bold=True, stage="break")
 
 
-# ---- the ladder -----------------------------------------------------------------------------------------------------
+# ---- the ladder ----------------------------------------------------------------------------------
 
 
 @takes(differences=named(TEXT, "backend → where its result leaves eager, '' if nowhere"))
 def ladder(differences: Mapping[str, str]) -> Picture:
-    """One row for each backend: the rooms that run, and where its result leaves eager ('' if nowhere).
+    """One row for each backend: the rooms that run, and where its result leaves eager ('' if
+    nowhere).
 
     Raises ValueError for a backend that is no rung of the ladder."""
     look_at_rungs(differences)
@@ -117,7 +121,7 @@ def draw_rooms(
     return x
 
 
-# ---- the bisection --------------------------------------------------------------------------------------------------
+# ---- the bisection -------------------------------------------------------------------------------
 
 
 def is_try(one: object) -> bool:
@@ -138,7 +142,8 @@ class StageBox:
 
 @dataclass(frozen=True)
 class Suspects:
-    """The stages that can still be guilty: right with the first `high` exchanged, wrong with the first `low`."""
+    """The stages that can still be guilty: right with the first `high` exchanged, wrong with the
+    first `low`."""
 
     low: int
     high: int
@@ -152,7 +157,8 @@ class Suspects:
 
 @takes(stages=each(TEXT, "names of stages"), tries=each(TRY, "a list of (count, right)"))
 def bisection(stages: Sequence[str], tries: Sequence[tuple[int, bool]]) -> Picture:
-    """One row for each try (count, right): with the first `count` stages exchanged, was the result right?
+    """One row for each try (count, right): with the first `count` stages exchanged, was the result
+    right?
 
     What can still be guilty after a try is outlined. Raises ValueError without a stage."""
     stages = list(stages)

@@ -3,9 +3,10 @@
 In:  a `Walk`, read from the recording of one call (`course_lib/tools/walk.py`).
 Out: the text of an SVG file. It moves by CSS alone: no script, so that code hosts show it.
 
-Six scenes follow each other, in the places where the reader of the course meets them. Nothing in them is made up: instructions,
-nodes, guards, loops, bytes and code are those of the recording. The file has a ground of its own, light or dark as the reader's
-browser asks for. It plays three times and stays on its last scene. Who asks for less motion sees the first scene, still.
+Six scenes follow each other, in the places where the reader of the course meets them. Nothing in
+them is made up: instructions, nodes, guards, loops, bytes and code are those of the recording. The
+file has a ground of its own, light or dark as the reader's browser asks for. It plays three times
+and stays on its last scene. Who asks for less motion sees the first scene, still.
 
 PyTorch has no counterpart.
 """
@@ -40,7 +41,8 @@ DARK = {"ground": "#0d1117", "ink": "#f0f6fc", "soft": "#aab4c0", "rim": "#3d444
 
 @dataclass(frozen=True)
 class Instruction:
-    """One instruction of the call, as capture ran it. stack: names, top at the right. node: what it added to the graph."""
+    """One instruction of the call, as capture ran it. stack: names, top at the right. node: what it
+    added to the graph."""
 
     text: str
     stack: str
@@ -74,7 +76,7 @@ class Walk:
     code: Sequence[str]
 
 
-# ---- the film -------------------------------------------------------------------------------------------------------
+# ---- the film ------------------------------------------------------------------------------------
 
 
 @dataclass
@@ -87,7 +89,8 @@ class Film:
     now: float = 0.0
 
     def scene(self, seconds: float, parts: Sequence[tuple[float, str]]) -> None:
-        """Shows each part from its own moment, counted from the beginning of the scene, until the scene ends."""
+        """Shows each part from its own moment, counted from the beginning of the scene, until the
+        scene ends."""
         end = self.now + seconds
         for moment, part in parts:
             name = self.spans.setdefault((self.now + moment, end), f"t{len(self.spans)}")
@@ -98,7 +101,9 @@ class Film:
         return translate(text, self.language)
 
     def rules(self) -> str:
-        """The CSS that shows and hides. What is there at second 0 is what a reader without motion sees."""
+        """The CSS that shows and hides.
+
+        What is there at second 0 is what a reader without motion sees."""
         rules = []
         for (start, end), name in self.spans.items():
             shown = int(start == 0)
@@ -116,7 +121,9 @@ class Film:
 
 
 def walk(shown: Walk, language: str | None = None) -> str:
-    """The SVG file. `language`: that of the headings, as in `course_lib.languages`; None for English."""
+    """The SVG file.
+
+    `language`: that of the headings, as in `course_lib.languages`; None for English."""
     film = Film(language)
     scenes = (_python, _bytecode, _graph, _lowered, _fused, _kernel)
     for number, scene in enumerate(scenes):
@@ -147,7 +154,7 @@ def _looks(theme: dict[str, str]) -> str:
     )
 
 
-# ---- what scenes are made of ----------------------------------------------------------------------------------------
+# ---- what scenes are made of ---------------------------------------------------------------------
 
 TABS = (
     ("Python", "eager"),
@@ -207,7 +214,7 @@ def _arrow(x: float, y: float, length: float) -> str:
     )
 
 
-# ---- the scenes -----------------------------------------------------------------------------------------------------
+# ---- the scenes ----------------------------------------------------------------------------------
 
 
 def _python(film: Film, shown: Walk, number: int) -> None:
@@ -259,7 +266,9 @@ def _graph(film: Film, shown: Walk, number: int) -> None:
 
 
 def _places(nodes: Sequence[Node]) -> dict[str, tuple[float, float]]:
-    """Name → where its box is. The first input and all operations stand below each other, further inputs beside them."""
+    """Name → where its box is.
+
+    The first input and all operations stand below each other, further inputs beside them."""
     column = [node for i, node in enumerate(nodes) if node.reads or i == 0]
     step = NODE_HEIGHT + BETWEEN
     places = {node.name: (float(LEFT), float(TOP + i * step)) for i, node in enumerate(column)}

@@ -1,13 +1,16 @@
-"""What each kernel of a program has to do, how long it takes, and so where it stands under the roofline.
+"""What each kernel of a program has to do, how long it takes, and so where it stands under the
+roofline.
 
 In:  a `Recording`, and the two limits of a machine.
-Out: `works_of`: operations and bytes of each kernel, counted in its formulas. `measure`: seconds of each kernel, read off the
-     lines of the generated wrapper while it runs. `kernel_roofline`: both as one `Picture`.
+Out: `works_of`: operations and bytes of each kernel, counted in its formulas. `measure`: seconds of
+     each kernel, read off the lines of the generated wrapper while it runs. `kernel_roofline`: both
+     as one `Picture`.
 
-An operation is one `add`, `mul`, `exp`, ... on one element, also a step of a reduction; comparisons, conversions and choices are
-not counted. What a library computes is counted by the rules of `torch.utils.flop_counter`. Bytes are those that the scheduler
-counted.
-In PyTorch: `torch.utils.flop_counter`, `torch._inductor.utils.count_flops`, and Nsight Compute's roofline of measured kernels.
+An operation is one `add`, `mul`, `exp`, ... on one element, also a step of a reduction;
+comparisons, conversions and choices are not counted. What a library computes is counted by the
+rules of `torch.utils.flop_counter`. Bytes are those that the scheduler counted.
+In PyTorch: `torch.utils.flop_counter`, `torch._inductor.utils.count_flops`, and Nsight Compute's
+roofline of measured kernels.
 """
 
 from __future__ import annotations
@@ -82,8 +85,8 @@ def every_buffer(kernel: Any) -> Sequence[Any]:
 
 
 def operations_of(kernel: Any, buffers: Mapping[str, Any]) -> int:
-    """The operations of a generated kernel: what its formulas say, times the elements that they are computed for. What two
-    formulas share is computed once."""
+    """The operations of a generated kernel: what its formulas say, times the elements that they are
+    computed for. What two formulas share is computed once."""
     rows = math.prod(loop.size for loop in kernel.rows)
     cells = math.prod(loop.size for loop in kernel.loops)
     trees, _ = trees_of(kernel, buffers)
@@ -116,11 +119,12 @@ def library_operations(node: fx.Node) -> int:
     return int(rule(*args, **kwargs, out_val=value_of(node)))
 
 
-# ---- seconds --------------------------------------------------------------------------------------------------------
+# ---- seconds -------------------------------------------------------------------------------------
 
 
 def measure(recording: Any, index: int = 0, rounds: int = 15) -> list[float]:
-    """Seconds that each kernel of one compiled graph takes: the median of several runs of its wrapper on made-up inputs.
+    """Seconds that each kernel of one compiled graph takes: the median of several runs of its
+    wrapper on made-up inputs.
 
     Raises LookupError if the graph's inputs cannot be made up."""
     compiled = recording.of(events.KernelsBuilt)[index].compiled
@@ -145,7 +149,8 @@ def made_up(buffer: Any) -> torch.Tensor:
 
 
 def kernel_lines(source: str) -> dict[int, str]:
-    """Line of a wrapper that calls a kernel → what it calls: 'fused_add', 'torch.addmm'; '' for a kernel with nothing to do."""
+    """Line of a wrapper that calls a kernel → what it calls: 'fused_add', 'torch.addmm'; '' for a
+    kernel with nothing to do."""
     function = next(node for node in ast.parse(source).body if isinstance(node, ast.FunctionDef))
     kernel_of_line = {}
     for statement in function.body:
@@ -159,7 +164,8 @@ def kernel_lines(source: str) -> dict[int, str]:
 
 @contextlib.contextmanager
 def at_each_line(told: Callable[[str, int], None]) -> Iterator[None]:
-    """Within, `told(file, line)` hears when a generated wrapper comes to a line; 0 when it is through."""
+    """Within, `told(file, line)` hears when a generated wrapper comes to a line; 0 when it is
+    through."""
 
     def at_line(frame: Any, event: str, _: Any) -> Any:
         if event in ("line", "return"):
@@ -198,7 +204,8 @@ def line_times(compiled: Any, inputs: Sequence[torch.Tensor]) -> dict[int, float
 
 @contextlib.contextmanager
 def kernels_in_profile() -> Iterator[None]:
-    """Within, torch's profiler hears of generated kernels by their names; by itself it knows only operators and GPU kernels."""
+    """Within, torch's profiler hears of generated kernels by their names; by itself it knows only
+    operators and GPU kernels."""
     lines: dict[str, dict[int, str]] = {}
     running: list[Any] = []
 
@@ -216,7 +223,7 @@ def kernels_in_profile() -> Iterator[None]:
         yield
 
 
-# ---- the picture ----------------------------------------------------------------------------------------------------
+# ---- the picture ---------------------------------------------------------------------------------
 
 
 @takes(recording=RECORDED)
@@ -227,10 +234,11 @@ def kernel_roofline(
     index: int = 0,
     seconds: Sequence[float] | None = None,
 ) -> Picture:
-    """Each kernel of one compiled graph as a point under the limits of a machine: `bandwidth` in bytes/s, `peak` in FLOP/s.
+    """Each kernel of one compiled graph as a point under the limits of a machine: `bandwidth` in
+    bytes/s, `peak` in FLOP/s.
 
-    `seconds` are times measured elsewhere, one for each kernel in order; without them the kernels are run and timed here. A
-    kernel that computes nothing stands in the table only."""
+    `seconds` are times measured elsewhere, one for each kernel in order; without them the kernels
+    are run and timed here. A kernel that computes nothing stands in the table only."""
     positive(bandwidth, "bandwidth, in bytes/s,")
     positive(peak, "peak, in FLOP/s,")
     if not recording.of(events.KernelsBuilt):
@@ -295,7 +303,8 @@ def work_in_words(point: Point) -> tuple[str, str, str]:
 
 
 def share_of_roof(point: Point, bandwidth: float, peak: float) -> str:
-    """How much of what the machine could do: the time that it would need at its limit, of the time that was taken."""
+    """How much of what the machine could do: the time that it would need at its limit, of the time
+    that was taken."""
     if not point.seconds:
         return "–"
     least = max(point.bytes / bandwidth, point.flops / peak)

@@ -1,6 +1,7 @@
 """When was which kernel started? One call of each way to run a function, on one scale.
 
-In:  `launches(call)`, which records one call with torch's own profiler; generated kernels with their names. Out: a `Picture`.
+In:  `launches(call)`, which records one call with torch's own profiler; generated kernels with
+     their names. Out: a `Picture`.
 """
 
 from __future__ import annotations
@@ -40,7 +41,7 @@ def is_launch(value: object) -> bool:
 
 LAUNCH = Kind("a launch", is_launch)
 
-# ---- one call under the profiler ------------------------------------------------------------------------------------
+# ---- one call under the profiler -----------------------------------------------------------------
 
 CALLS = 9
 """So many calls are recorded; the fastest is shown."""
@@ -61,7 +62,8 @@ NO_LAUNCH = {
 
 
 def launches(call: Callable[[], Any]) -> list[Launch]:
-    """One call, the fastest of several under torch's profiler: operators on the host (the outermost only), kernels on the device.
+    """One call, the fastest of several under torch's profiler: operators on the host (the outermost
+    only), kernels on the device.
 
     The whole call is the first entry. Raises TypeError for what cannot be called."""
     a_function(call, "launches")
@@ -93,7 +95,8 @@ def launches(call: Callable[[], Any]) -> list[Launch]:
 
 
 def profiled(call: Callable[[], Any]) -> list[Any]:
-    """The profiler's events of several calls, by start; of those that start at once the longest first."""
+    """The profiler's events of several calls, by start; of those that start at once the longest
+    first."""
     activities = [torch.profiler.ProfilerActivity.CPU]
     has_gpu = torch.cuda.is_available()
     if has_gpu:
@@ -115,7 +118,7 @@ def is_on_device(event: Any) -> bool:
     return event.device_type != torch.autograd.DeviceType.CPU
 
 
-# ---- the timeline ---------------------------------------------------------------------------------------------------
+# ---- the timeline --------------------------------------------------------------------------------
 
 LANE, TRACK, NAMES = 24.0, 540.0, 118.0
 """px: the height of a lane, the length of the longest call, and room for names."""
@@ -135,9 +138,10 @@ def launch_timeline(
 ) -> Picture:
     """Way of running (eager, compiled, CUDA graph) → what ran. All on one scale.
 
-    There is a lane for the host, and one for the device if there is one. Empty stretches of the host's lane are Python and
-    dispatching; of the device's, waiting. The first of each way is the whole call. Other `lanes` need a `caption` that says what
-    they are. Raises ValueError if a way has no launch."""
+    There is a lane for the host, and one for the device if there is one. Empty stretches of the
+    host's lane are Python and dispatching; of the device's, waiting. The first of each way is the
+    whole call. Other `lanes` need a `caption` that says what they are. Raises ValueError if a way
+    has no launch."""
     if not ways or not all(ways.values()):
         raise ValueError(
             "a launch timeline needs at least one launch of each: give it what viz.launches(call) found"
@@ -157,7 +161,8 @@ def launch_timeline(
 
 
 def counted(ran: Sequence[Launch], lanes: tuple[str, str]) -> str:
-    """'3 launches': how much the host has started, or, if nothing of the host was recorded, how much the device ran."""
+    """'3 launches': how much the host has started, or, if nothing of the host was recorded, how
+    much the device ran."""
     # the first one is the call itself
     on_host = [launch for launch in ran[1:] if not launch.on_device]
     count = len(on_host) or len(ran) - 1

@@ -1,10 +1,12 @@
-"""What fusion did: the loops before and after, and the bytes that travel through memory between them.
+"""What fusion did: the loops before and after, and the bytes that travel through memory between
+them.
 
 In:  a `Recording` (its `Lowered` and `Scheduled` events), or a `Schedule`.
-Out: a `Picture` of two columns. Left, each loop alone: it reads its inputs from memory and writes its result there. Right, the
-     kernels: a thick frame round the loops that run as one; what stays inside the frame stays in registers. A cylinder is a
-     buffer; its height and the thickness of its lines are its bytes. Of many loops there is a list of kernels, each of which
-     unfolds to such a picture of its own. Below, the pairs that were kept apart, with the reason.
+Out: a `Picture` of two columns. Left, each loop alone: it reads its inputs from memory and writes
+     its result there. Right, the kernels: a thick frame round the loops that run as one; what stays
+     inside the frame stays in registers. A cylinder is a buffer; its height and the thickness of
+     its lines are its bytes. Of many loops there is a list of kernels, each of which unfolds to
+     such a picture of its own. Below, the pairs that were kept apart, with the reason.
 """
 
 from __future__ import annotations
@@ -31,7 +33,8 @@ from course_lib.viz.pictures.scheduling.fusion_items import (
 from course_lib.viz.recording import Recording
 
 FOLD_FROM = 60
-"""From so many loops on each kernel has a picture of its own: one drawing of all would be thousands of pixels tall."""
+"""From so many loops on each kernel has a picture of its own: one drawing of all would be thousands
+of pixels tall."""
 REASONS = 6
 """Pairs kept apart that are listed at once; the others unfold."""
 
@@ -47,7 +50,9 @@ class Apart:
 
 
 def fusion(recording: Any, index: int = 0) -> Picture:
-    """Loops before and after fusion. `recording` is a `Recording` (`index` chooses the graph) or a `Schedule`."""
+    """Loops before and after fusion.
+
+    `recording` is a `Recording` (`index` chooses the graph) or a `Schedule`."""
     return fusion_of(*find(recording, index))
 
 
@@ -67,7 +72,8 @@ def find(recording: Any, index: int) -> tuple[Any, Any]:
 
 
 def fusion_of(schedule: Any, graph: Any = None) -> Picture:
-    """The picture of one `Schedule`; with the `LoopGraph` that it was made of, the graph's results are told apart."""
+    """The picture of one `Schedule`; with the `LoopGraph` that it was made of, the graph's results
+    are told apart."""
     by_kernel = [[item_of_node(node) for node in nodes_of(kernel)] for kernel in schedule.kernels]
     before = [item for items in by_kernel for item in items]
     after = [item_of_kernel(kernel) for kernel in schedule.kernels]
@@ -95,13 +101,14 @@ def fusion_of(schedule: Any, graph: Any = None) -> Picture:
     return Picture(body, caption, alt, as_text(both, buffers, apart, notes))
 
 
-# ---- many loops -----------------------------------------------------------------------------------------------------
+# ---- many loops ----------------------------------------------------------------------------------
 
 
 def kernel_by_kernel(both: Sides, loops_of_kernels: list[list[Item]], buffers: Buffers) -> str:
     """A line for each kernel, in HTML.
 
-    A line unfolds to a picture. A kernel that differs only in names from one above says so instead."""
+    A line unfolds to a picture. A kernel that differs only in names from one above says so
+    instead."""
     # The loops of a kernel and the bytes it moves → the first kernel that had the same
     first_of_its_kind: dict[Any, str] = {}
     lines = []
@@ -131,7 +138,7 @@ def in_one_line(kernel: Item, loops: int, before: int, after: int) -> str:
     return words
 
 
-# ---- in words -------------------------------------------------------------------------------------------------------
+# ---- in words ------------------------------------------------------------------------------------
 
 
 def kept_apart(schedule: Any) -> list[Apart]:

@@ -1,7 +1,8 @@
 """What the picture of fusion shows: loops before, kernels after, and the buffers between them.
 
 In:  a `Schedule`, with the `LoopGraph` that it was made of if that is known.
-Out: `Loops`: the items of both sides, and what the buffers are. `fusion_drawing` draws them, `fused_loops` puts them in words.
+Out: `Loops`: the items of both sides, and what the buffers are. `fusion_drawing` draws them,
+     `fused_loops` puts them in words.
 """
 
 from __future__ import annotations
@@ -24,7 +25,9 @@ class Loop:
 
 @dataclass
 class Item:
-    """Something that runs as one: a loop, a kernel, or a library call. `reads` and `writes` are names of buffers."""
+    """Something that runs as one: a loop, a kernel, or a library call.
+
+    `reads` and `writes` are names of buffers."""
 
     name: str
     loops: list[Loop]
@@ -45,7 +48,8 @@ class Item:
 
 @dataclass
 class Buffers:
-    """sizes: bytes of each. kept: those that still reach memory after fusion. results: those that the graph returns."""
+    """sizes: bytes of each. kept: those that still reach memory after fusion. results: those that
+    the graph returns."""
 
     sizes: dict[str, float]
     kept: set[str]
@@ -101,7 +105,7 @@ def sides(before: list[Item], after: list[Item], bytes_before: int, bytes_after:
     )
 
 
-# ---- from the schedule ----------------------------------------------------------------------------------------------
+# ---- from the schedule ---------------------------------------------------------------------------
 
 
 def nodes_of(kernel: Any) -> Sequence[Any]:

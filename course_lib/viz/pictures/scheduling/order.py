@@ -1,8 +1,10 @@
 """Who must run before whom, and what becomes of it when two of them run as one.
 
-In:  `needs`: for each kernel the names of those whose results it reads; and two that are to become one.
-Out: a `Picture`: left, an arrow from each kernel to those that wait for it. Right, the same with the two in one thick frame.
-     Arrows that lead in a circle are in the colour of errors: then nobody could begin, and the two must stay apart.
+In:  `needs`: for each kernel the names of those whose results it reads; and two that are to become
+     one.
+Out: a `Picture`: left, an arrow from each kernel to those that wait for it. Right, the same with
+     the two in one thick frame. Arrows that lead in a circle are in the colour of errors: then
+     nobody could begin, and the two must stay apart.
 """
 
 from __future__ import annotations
@@ -32,7 +34,8 @@ class Arrow(NamedTuple):
 
 @takes(needs=named(NAMES, "kernel → the names of those it waits for"), together=NAMES)
 def order(needs: Mapping[str, Iterable[str]], together: tuple[str, ...] = ()) -> Picture:
-    """Draw the kernels of `needs` in levels, data flowing down; beside them the same with those of `together` as one kernel.
+    """Draw the kernels of `needs` in levels, data flowing down; beside them the same with those of
+    `together` as one kernel.
 
     Raises LookupError for a name that is no kernel."""
     before: Needs = {name: tuple(who) for name, who in needs.items()}
