@@ -1,11 +1,12 @@
 """A learner's answers as live functions: the cells of an exercise notebook, run without its checks.
 
-In:  a lesson, and a folder with the learner's notebooks (`work/`, or `solutions/` for the reference answers).
+In:  a lesson, and a folder with the learner's notebooks (`work/`, or `solutions/` for the reference
+     answers).
 Out: `Answers`: the names that the cells define, and for each answer why it cannot be used.
 
-The cells around the answers are the course's own, whatever the learner's copy says, as in `course check`, and the same `Keeper`
-stands between them: names and switches of the learner's take nothing from the answers. They run in this process: `capstone`
-tries them first in one of their own.
+The cells around the answers are the course's own, whatever the learner's copy says, as in
+`course check`, and the same `Keeper` stands between them: names and switches of the learner's take
+nothing from the answers. They run in this process: `capstone` tries them first in one of their own.
 """
 
 from __future__ import annotations
@@ -35,7 +36,9 @@ STUB = "raise NotImplementedError"
 
 @dataclass
 class Answers:
-    """What the notebook of one lesson defines. `untouched`: answers that are still the stub; `failed`: answer → its error."""
+    """What the notebook of one lesson defines.
+
+    `untouched`: answers that are still the stub; `failed`: answer → its error."""
 
     lesson: Lesson
     names: dict[str, Any] = field(default_factory=dict)
@@ -56,7 +59,8 @@ def fresh(lesson: Lesson) -> Notebook:
 
 
 def notebook_of(lesson: Lesson, folder: Path) -> Notebook:
-    """The course's exercise with the learner's answers in it; a notebook that is not there counts as untouched."""
+    """The course's exercise with the learner's answers in it; a notebook that is not there counts
+    as untouched."""
     path = notebook_in(lesson, folder)
     learners = read_notebook(path) if path is not None else fresh(lesson)
     return assembled(learners, fresh(lesson))
@@ -78,7 +82,9 @@ def untouched(lesson: Lesson, folder: Path) -> set[str]:
 
 
 def load(lesson: Lesson, folder: Path) -> Answers:
-    """Run the notebook's cells but for its checks. A cell that raises or exits is noted, and the next one runs."""
+    """Run the notebook's cells but for its checks.
+
+    A cell that raises or exits is noted, and the next one runs."""
     answers = Answers(lesson, {"__name__": "__main__"}, untouched(lesson, folder))
     nb = notebook_of(lesson, folder)
     plan = Plan(nb)
@@ -107,13 +113,15 @@ def load(lesson: Lesson, folder: Path) -> Answers:
                 answers.failed[name] = f"{type(problem).__name__}: {problem}"
         ended = Ended(*plan.ended(cell))
 
-    # From now on the compiler calls the answers. They see the names and switches that checks would see.
+    # From now on the compiler calls the answers. They see the names and switches that checks would
+    # see.
     keeper.step(ended, "checks", needs)
     return answers
 
 
 def run_cell(source: str, names: dict[str, Any], filename: str) -> None:
-    """Run a cell as a notebook does, with IPython's magics; tracebacks and `inspect` find its lines."""
+    """Run a cell as a notebook does, with IPython's magics; tracebacks and `inspect` find its
+    lines."""
     source = as_python(source)
     linecache.cache[filename] = (len(source), None, source.splitlines(keepends=True), filename)
     exec(compile(source, filename, "exec"), names)

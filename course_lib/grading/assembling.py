@@ -1,6 +1,8 @@
-"""The notebook that is marked: the course's, with the learner's answers and the learner's own cells in it.
+"""The notebook that is marked: the course's, with the learner's answers and the learner's own cells
+in it.
 
-In:  the learner's notebook as `reader` gives it, and the reference (a solution, or an exercise; checks with hidden tests or not).
+In:  the learner's notebook as `reader` gives it, and the reference (a solution, or an exercise;
+     checks with hidden tests or not).
 Out: the reference's notebook in which each code cell has `metadata.marking`:
 
     role       "given" or "checks": the course's; "answer" or "own": the learner's
@@ -10,9 +12,11 @@ Out: the reference's notebook in which each code cell has `metadata.marking`:
     stub       for an answer: what the exercise says there
     in_given   for an own cell: lines that the learner added to a cell of the course
 
-Given cells and checks are always the course's. No code of the learner is dropped: what was added to a cell of the course runs
-beside it, every part of a split answer counts, and cells of the learner stay where they were between the course's.
-PyTorch has no counterpart. nbgrader's autograde takes the learner's file and overwrites the checks in it.
+Given cells and checks are always the course's. No code of the learner is dropped: what was added to
+a cell of the course runs beside it, every part of a split answer counts, and cells of the learner
+stay where they were between the course's.
+PyTorch has no counterpart. nbgrader's autograde takes the learner's file and overwrites the checks
+in it.
 """
 
 from __future__ import annotations
@@ -48,7 +52,8 @@ _STUB_LINE = re.compile(r"raise NotImplementedError\(['\"]Exercise:")
 
 @dataclass
 class Found:
-    """A cell of the learner's, and the id of the reference's cell that it stands for (None: it is the learner's own)."""
+    """A cell of the learner's, and the id of the reference's cell that it stands for (None: it is
+    the learner's own)."""
 
     number: int
     cell: Cell
@@ -71,8 +76,8 @@ def assembled(learners: Notebook, reference: Notebook) -> Notebook:
         learners_cells = [item for item in matched_cells if item.key == key]
         added = additions(learners_cells, cell)
 
-        # What the learner added to given code may use it, so it runs after it. What was added to checks
-        # is there to be checked, so it runs before them. An answer takes it in by itself.
+        # What the learner added to given code may use it, so it runs after it. What was added to
+        # checks # is there to be checked, so it runs before them. An answer takes it in by itself.
         if is_solution(cell):
             cells += answer_cells(learners_cells, cell)
         elif is_checks(cell):
@@ -125,11 +130,12 @@ def give_own_ids(cells: list[Cell]) -> None:
         used_ids.add(cell.get("id"))
 
 
-# ---- which cell is which --------------------------------------------------------------------------------------------
+# ---- which cell is which -------------------------------------------------------------------------
 
 
 def matched(learners: Notebook, reference: Notebook) -> list[Found]:
-    """Each cell of the learner's with the reference's cell that it stands for: by grade id, id, text, or what it defines."""
+    """Each cell of the learner's with the reference's cell that it stands for: by grade id, id,
+    text, or what it defines."""
     matched_cells = [Found(number, cell) for number, cell in enumerate(learners.cells, 1)]
     graded = {key_of(cell) for cell in reference.cells if grading_metadata(cell)}
     by_id = {str(cell.get("id")): key_of(cell) for cell in reference.cells}
@@ -152,7 +158,8 @@ def matched(learners: Notebook, reference: Notebook) -> list[Found]:
 def match_by_definition(found: list[Found], answer: Cell) -> None:
     """Find the learner's cells for an answer by what they define.
 
-    Such a cell stands for no cell of the course so far, and defines one of the names that the answer is to define."""
+    Such a cell stands for no cell of the course so far, and defines one of the names that the
+    answer is to define."""
     asked = bound(stubbed(answer.source)).defined
     for item in found:
         if item.key is None and item.code and asked & bound(item.cell.source).defined:
@@ -166,7 +173,8 @@ def as_text(cell: Cell) -> str:
 
 
 def stubbed(source: str) -> str:
-    """The text of an answer's cell as the exercise has it: each marked solution is one line that raises."""
+    """The text of an answer's cell as the exercise has it: each marked solution is one line that
+    raises."""
     lines: list[str] = []
     in_solution = False
 
@@ -193,14 +201,15 @@ def _without(source: str, begin: str, end: str) -> str:
     return "\n".join(lines)
 
 
-# ---- the learner's own cells ----------------------------------------------------------------------------------------
+# ---- the learner's own cells ---------------------------------------------------------------------
 
 
 def placed(found: list[Found], reference: Notebook) -> dict[str, list[Cell]]:
-    """The learner's own code cells by the key of the reference's cell that they come after ("": first of all).
+    """The learner's own code cells by the key of the reference's cell that they come after ("":
+    first of all).
 
-    A cell stays after the course's cell before it. Where a newer reference has that one further down, it stays before the
-    course's cell that came next.
+    A cell stays after the course's cell before it. Where a newer reference has that one further
+    down, it stays before the course's cell that came next.
     """
     order = {key_of(cell): place for place, cell in enumerate(reference.cells)}
     keys = ["", *(key_of(cell) for cell in reference.cells)]
@@ -240,7 +249,8 @@ def additions(mine: list[Found], cell: Cell) -> list[Cell]:
 def added_code(source: str, cell: Cell) -> list[str]:
     """Each statement that the learner added: none costs the others.
 
-    The statements of `source` that the course's cell has not. Of checks, only what defines or imports names of its own.
+    The statements of `source` that the course's cell has not. Of checks, only what defines or
+    imports names of its own.
     """
     if tree_of(source) is None:
         # not Python as it stands: its other lines, which may be fine alone
@@ -268,11 +278,12 @@ def binds_only_new(statement: str, taken: set[str]) -> bool:
     return bool(names.defined or names.star) and not names.names & taken
 
 
-# ---- answers --------------------------------------------------------------------------------------------------------
+# ---- answers -------------------------------------------------------------------------------------
 
 
 def answer_cells(mine: list[Found], cell: Cell) -> list[Cell]:
-    """The cells of one answer: as many as the learner made of it, or one that says that it is not there."""
+    """The cells of one answer: as many as the learner made of it, or one that says that it is not
+    there."""
     about = {"part_of": key_of(cell), "stub": stubbed(cell.source), "missing": not mine}
     if not mine:
         new = with_role(cell, "answer", **about)
@@ -290,8 +301,9 @@ def answer_cells(mine: list[Found], cell: Cell) -> list[Cell]:
 def parts(sources: list[tuple[int, str]]) -> list[tuple[int, str]]:
     """The parts of an answer that count, in order, each with the number of its cell.
 
-    JupyterLab's Split Cell and copies keep the grade id. A stub that was kept beside the answer does not count, for it would
-    take the answer's name. Halves that are no Python alone are one again.
+    JupyterLab's Split Cell and copies keep the grade id. A stub that was kept beside the answer
+    does not count, for it would take the answer's name. Halves that are no Python alone are one
+    again.
     """
     pieces = [(number, source) for number, source in sources if source.strip()]
     written = [source for _, source in pieces if not _STUB_LINE.search(source)]

@@ -1,16 +1,18 @@
 """The learner's own compiler: the stages written in the exercises, in one pipeline.
 
-In:  a folder of exercise notebooks. Out: an `Assembly`: a `Pipeline` with the learner's stages where they work and ours
-everywhere else (`assembly`), and pictures that say which is whose, and why.
+In:  a folder of exercise notebooks. Out: an `Assembly`: a `Pipeline` with the learner's stages
+where they work and ours everywhere else (`assembly`), and pictures that say which is whose, and
+why.
 
     mine = assemble()              # your copies in work/
     fast = mine.compile(model)     # as cl.compile
     mine                           # in a notebook: the table
 
-Three steps. An answer that still is the stub needs no trial: the stage is ours. Each other part is *tried*, alone, in a process
-of its own with limits on time and memory, as `course check` runs answers: it compiles a small model, which must compute what
-eager computes. What passes is loaded into this process and put in. A stage that was not asked to do what a graph needs (an
-operator without a derivative) leaves that graph to ours, and `uses` counts it.
+Three steps. An answer that still is the stub needs no trial: the stage is ours. Each other part is
+*tried*, alone, in a process of its own with limits on time and memory, as `course check` runs
+answers: it compiles a small model, which must compute what eager computes. What passes is loaded
+into this process and put in. A stage that was not asked to do what a graph needs (an operator
+without a derivative) leaves that graph to ours, and `uses` counts it.
 """
 
 from __future__ import annotations
@@ -42,15 +44,17 @@ def assemble(
 ) -> Assembly:
     """The compiler that the answers in `folder` (default: your copies in `work/`) make.
 
-    given: the lesson to start at: for every lesson before it, the course's own answer stands in where yours does not work yet
-    (default: what `course join` was told). Raises CourseError for a folder without any notebook of the course."""
+    given: the lesson to start at: for every lesson before it, the course's own answer stands in
+    where yours does not work yet (default: what `course join` was told). Raises CourseError for a
+    folder without any notebook of the course."""
     root = find_root()
     place = answers_folder(root, folder)
     if given is None:
         given = started_at(root)
     start = number_of(given)
 
-    # the learner's parts that work; before the lesson where they joined, the course's in place of the others
+    # the learner's parts that work; before the lesson where they joined, the course's in place of
+    # the others
     verdicts = judged(place, limits or Limits(cell_seconds=90))
     for n, verdict in enumerate(verdicts):
         if verdict.owner == "ours" and int(verdict.part.lesson) < start:
@@ -89,7 +93,8 @@ def answers_for(verdicts: list[Verdict], root: Path, folder: Path) -> dict[str, 
 
 
 def given_for(verdict: Verdict) -> Verdict:
-    """The course's answer stands in; for a stub without a word, for an answer that fails with the reason."""
+    """The course's answer stands in; for a stub without a word, for an answer that fails with the
+    reason."""
     if verdict.why.startswith("not solved yet"):
         return Verdict(verdict.part, "given")
     return Verdict(verdict.part, "given", f"yours: {verdict.why}")
@@ -147,7 +152,9 @@ def why_not(run: CellRun, limits: Limits) -> str:
 
 
 def trial(name: str, folder: str) -> None:
-    """Compile a small model with one part of the learner's, and compare with eager. Raises where that fails."""
+    """Compile a small model with one part of the learner's, and compare with eager.
+
+    Raises where that fails."""
     part = next(part for part in PARTS if part.name == name)
     answers = load(find_lesson(find_root(), part.lesson), Path(folder))
     for answer in part.answers:
@@ -167,7 +174,8 @@ def trial(name: str, folder: str) -> None:
 
 
 def compile_and_compare(part: Part, one: Assembly) -> None:
-    """Compile what the part is tried on, without gradients and where it has to do with them also with them."""
+    """Compile what the part is tried on, without gradients and where it has to do with them also
+    with them."""
     torch.manual_seed(15)
     function, calls = part.try_on()
     fullgraph = part.stage != "resume"  # a resume function comes after a break

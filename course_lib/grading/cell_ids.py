@@ -1,16 +1,19 @@
 """The ids of an exercise's cells: names, not places.
 
-In:  a notebook with nbgrader's metadata. Out: the same with an id for each cell that stays when cells are put in or moved.
+In:  a notebook with nbgrader's metadata. Out: the same with an id for each cell that stays when
+     cells are put in or moved.
 
-A learner's copy is merged with a newer exercise cell by cell (`merging`), and cells are paired by these ids. An id that counts
-cells would pair an answer with the prose that stands in its place today. So a cell is called
+A learner's copy is merged with a newer exercise cell by cell (`merging`), and cells are paired by
+these ids. An id that counts cells would pair an answer with the prose that stands in its place
+today. So a cell is called
 
     counting_mode              by its grade id: cells of answers and of checks
     given-FakeMachine          by what it defines first, or by its first line: other code
     exercise-1-1-an-honest-timer   by its heading, or by its first words: prose
 
-A name is given once. It stays when the heading changes later: the name is for pairing, not for reading.
-Exercises that were handed out before had ids that count (`cell-07`); `renamed` gives their cells today's names.
+A name is given once. It stays when the heading changes later: the name is for pairing, not for
+reading. Exercises that were handed out before had ids that count (`cell-07`); `renamed` gives their
+cells today's names.
 """
 
 from __future__ import annotations
@@ -26,7 +29,8 @@ BY_PLACE = Path(__file__).with_name("ids_by_place.json")
 
 _ALLOWED = re.compile(r"[A-Za-z0-9_-]{1,64}")
 _COUNTED = re.compile(r"cell-(\d+)")
-# What editors give to a new cell: eight hexadecimal digits, or a UUID. What `reader` gives to a cell without: `given-id-3`.
+# What editors give to a new cell: eight hexadecimal digits, or a UUID. What `reader` gives to a
+# cell without: `given-id-3`.
 _DRAWN = re.compile(
     r"[0-9a-f]{8}(-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12})?|given-id-\d+(-\d+)?"
 )
@@ -46,7 +50,9 @@ def give_names(cells: list[Any]) -> None:
 
 
 def keep_ids(cells: list[Any]) -> None:
-    """For the cells of a lesson: an id stays, also one that counts. A cell that an editor put in, or that repeats an id, gets a name."""
+    """For the cells of a lesson: an id stays, also one that counts.
+
+    A cell that an editor put in, or that repeats an id, gets a name."""
     used_ids: set[str] = set()
     unnamed = []
     for cell in cells:
@@ -73,7 +79,8 @@ def is_name(cell_id: Any) -> bool:
 
 
 def renamed(cells: list[Any]) -> dict[str, str]:
-    """Old id → name, for the cells of a notebook made from an exercise with ids that count; nothing for another notebook."""
+    """Old id → name, for the cells of a notebook made from an exercise with ids that count; nothing
+    for another notebook."""
     names = _names_by_place(cells)
     name_of_id: dict[str, str] = {}
     for cell in cells:
@@ -84,7 +91,8 @@ def renamed(cells: list[Any]) -> dict[str, str]:
 
 
 def with_names(nb: Any) -> Any:
-    """The same notebook, its counting ids replaced by today's names; the notebook itself where there are none."""
+    """The same notebook, its counting ids replaced by today's names; the notebook itself where
+    there are none."""
     import copy
 
     new = renamed(nb.cells)
@@ -97,7 +105,8 @@ def with_names(nb: Any) -> Any:
 
 
 def _names_by_place(cells: list[Any]) -> list[str]:
-    """The names of the lesson whose answers and checks are in these cells, in the order of the old exercise."""
+    """The names of the lesson whose answers and checks are in these cells, in the order of the old
+    exercise."""
     names_in_cells = {name for cell in cells if (name := _grade_id(cell))}
     best = max(
         _handed_out().values(),
@@ -111,7 +120,8 @@ def _names_by_place(cells: list[Any]) -> list[str]:
 
 @functools.cache
 def _handed_out() -> dict[str, list[str]]:
-    """Lesson → the names of its cells, in the order that the counting ids had when they were handed out."""
+    """Lesson → the names of its cells, in the order that the counting ids had when they were handed
+    out."""
     return dict(json.loads(BY_PLACE.read_text(encoding="utf-8")))
 
 

@@ -1,12 +1,14 @@
-"""The call whose result a check looked at, with what was given: for the message of a check that failed.
+"""The call whose result a check looked at, with what was given: for the message of a check that
+failed.
 
 In:  the frame that called `check(...)` and its relatives. Out: lines, such as
 
     traffic(steps, small, outputs)
     with steps = [Step(writes='t', reads=('x', 'x')), ...]
 
-The call stands in the check's own statement, or in the statement that made a name which the check uses (`got = median_time(...)`).
-Nothing is run again: the call is found in the source of the cell, and the names' values are those of its frame.
+The call stands in the check's own statement, or in the statement that made a name which the check
+uses (`got = median_time(...)`). Nothing is run again: the call is found in the source of the cell,
+and the names' values are those of its frame.
 PyTorch has no counterpart. pytest rewrites `assert` statements for the same purpose.
 """
 
@@ -24,7 +26,8 @@ Scope = ast.Module | ast.FunctionDef
 
 
 def checked_call(frame: FrameType | None, line: int = 0) -> list[str]:
-    """The call and its inputs, a line each; empty where the check stands in no cell, or asks for no call.
+    """The call and its inputs, a line each; empty where the check stands in no cell, or asks for no
+    call.
 
     `line`: of the check, where it is not the line that the frame runs now.
     """
@@ -62,7 +65,8 @@ def scope_of(tree: ast.Module, statement: ast.stmt) -> Scope:
 
 
 def call_behind(statement: ast.stmt, scope: Scope, values: dict[str, Any]) -> ast.Call | None:
-    """The call of a cell's function that the statement makes, else the last one above it that has to do with its names."""
+    """The call of a cell's function that the statement makes, else the last one above it that has
+    to do with its names."""
     places = [statement, *statements_above(statement, scope)]
     used = {name.id for name in names_in(statement)}
 
@@ -124,7 +128,8 @@ def is_function_of_a_cell(thing: Any) -> bool:
 
 
 def inputs_of(call: ast.Call, values: dict[str, Any]) -> list[tuple[str, Any]]:
-    """The names that the call's arguments use, and their values; one that has no words of its own is left out."""
+    """The names that the call's arguments use, and their values; one that has no words of its own
+    is left out."""
     arguments = [*call.args, *(keyword.value for keyword in call.keywords)]
     used = [name.id for argument in arguments for name in names_in(argument)]
 

@@ -1,12 +1,15 @@
-"""`course grade`: mark a class. Each submission in a sandbox of its own, several at a time, none lost.
+"""`course grade`: mark a class. Each submission in a sandbox of its own, several at a time, none
+lost.
 
-In:  what a class handed in, in any layout that `collect` knows (`STUDENT/NN_name/NN_name.ipynb`, a platform's download).
-Out: `grades.csv` (a row for each exercise), `collected.csv` (a row for each file), `feedback/STUDENT/NN_name.md`, and
-`marks.jsonl`, one line for each submission as soon as it is marked. After a crash the same command goes on where it was:
-what is in `marks.jsonl` and has not changed since is not marked again. What a teacher corrects by hand stays (`corrections`).
+In:  what a class handed in, in any layout that `collect` knows (`STUDENT/NN_name/NN_name.ipynb`, a
+     platform's download).
+Out: `grades.csv` (a row for each exercise), `collected.csv` (a row for each file),
+`feedback/STUDENT/NN_name.md`, and `marks.jsonl`, one line for each submission as soon as it is
+marked. After a crash the same command goes on where it was: what is in `marks.jsonl` and has not
+changed since is not marked again. What a teacher corrects by hand stays (`corrections`).
 
-Work is handed out by an executor: threads here, each driving a kernel's process, or Dask's scheduler over many machines. A
-submission travels as text, so workers need no shared folder.
+Work is handed out by an executor: threads here, each driving a kernel's process, or Dask's
+scheduler over many machines. A submission travels as text, so workers need no shared folder.
 """
 
 from __future__ import annotations
@@ -46,7 +49,9 @@ from .warm import NURSERY
 def mark_one(
     item: Submission, reference: str, limits: Limits, walled: bool, hidden: tuple[str, ...] = ()
 ) -> dict[str, Any]:
-    """Mark one submission here and now. Whatever happens, the answer is a record with marks and reasons."""
+    """Mark one submission here and now.
+
+    Whatever happens, the answer is a record with marks and reasons."""
     solution = nbformat.reads(reference, as_version=4)
     sweep()
     place = Path(tempfile.mkdtemp(prefix=f"cg{os.getpid()}-", dir=short_place()))
@@ -73,7 +78,9 @@ def mark_one(
 
 
 def sweep() -> None:
-    """Remove the folders in which graders that were killed worked. (What they marked is in the journal.)"""
+    """Remove the folders in which graders that were killed worked.
+
+    (What they marked is in the journal.)"""
     import psutil
 
     for left in short_place().glob("cg*-*"):
@@ -99,7 +106,8 @@ def nothing(solution: Any, name: str, why: str) -> Report:
 
 
 def digest(item: Submission, reference: str, limits: Limits) -> str:
-    """Changes when the submission does, or the checks, or what may decide a mark besides: limits and versions."""
+    """Changes when the submission does, or the checks, or what may decide a mark besides: limits
+    and versions."""
     versions = [platform.python_version(), version("torch"), version("course_lib")]
     parts = [item.text, item.trouble, reference, asdict(limits), versions]
     return hashlib.sha256(json.dumps(parts).encode()).hexdigest()[:16]
@@ -203,7 +211,8 @@ def _folder_for_marks(output: Path) -> None:
 
 
 def _is_fresh(record: dict[str, Any], item: Submission, reference: str, job: Job) -> bool:
-    """Whether this mark is that of the same notebook under the same limits, and nobody asks for it again."""
+    """Whether this mark is that of the same notebook under the same limits, and nobody asks for it
+    again."""
     if job.again == "all" or (job.again == "limits" and ended_by_a_limit(record)):
         return False
     return bool(record["digest"] == digest(item, reference, job.limits))
@@ -226,7 +235,8 @@ def _mark_all(
     known: dict[str, dict[str, Any]],
     tell: Callable[[str], None],
 ) -> set[str]:
-    """Mark these, adding to `known` and to the journal at once; the keys of those that could not be marked come back."""
+    """Mark these, adding to `known` and to the journal at once; the keys of those that could not be
+    marked come back."""
     work = [(item, references[item.lesson], job.limits, job.walled, job.hidden) for item in todo]
     failed = set()
     NURSERY.expect(len(todo) - 1)
@@ -274,7 +284,8 @@ Runs = Callable[[list[tuple[Any, ...]]], Iterable[tuple[Submission, Any]]]
 
 @contextmanager
 def executor(job: Job) -> Iterator[Runs]:
-    """Something that runs `mark_one` on many argument lists and gives (submission, record or exception) as they are done."""
+    """Something that runs `mark_one` on many argument lists and gives (submission, record or
+    exception) as they are done."""
     if job.scheduler is None:
         STOP.clear()
         pool = ThreadPoolExecutor(job.jobs)
@@ -288,7 +299,8 @@ def executor(job: Job) -> Iterator[Runs]:
         try:
             yield run
         finally:
-            # After Ctrl-C nobody would write further marks down: what runs is told to stop, what waits is dropped.
+            # After Ctrl-C nobody would write further marks down: what runs is told to stop, what
+            # waits is dropped.
             STOP.set()
             pool.shutdown(cancel_futures=True)
             STOP.clear()
@@ -340,7 +352,8 @@ def write_csv(path: Path, records: list[dict[str, Any]]) -> None:
 
 
 def write_feedback(folder: Path, records: list[dict[str, Any]]) -> None:
-    """What each student gets: points and reasons, and nothing of hidden tests but what their messages say."""
+    """What each student gets: points and reasons, and nothing of hidden tests but what their
+    messages say."""
     for record in records:
         report = Report(record["lesson"], tuple(Mark(**mark) for mark in record["marks"]))
         path = folder / file_name(record["student"]) / f"{record['lesson']}.md"

@@ -1,13 +1,15 @@
-"""What a class handed in: from a platform's download, a folder or a zip, to one notebook for each student and lesson.
+"""What a class handed in: from a platform's download, a folder or a zip, to one notebook for each
+student and lesson.
 
-In:  a download as Canvas, Moodle, Blackboard or Brightspace give it; folders `STUDENT/...`; one file for each student; zips of
-these. Out: `Collected`: the `Submission`s, and a `Row` for every file that was there, with what became of it.
+In:  a download as Canvas, Moodle, Blackboard or Brightspace give it; folders `STUDENT/...`; one
+file for each student; zips of these. Out: `Collected`: the `Submission`s, and a `Row` for every
+file that was there, with what became of it.
 
     found = collect(Path("submissions.zip"), lessons(root))
 
-Which student? The names on the file's path say it (`whose.py`). Which lesson? The file's name or a folder's, else the names of
-the cells that are graded. Several attempts: the newest that can be read counts. What is left out has a reason in its row.
-The PyTorch counterpart: none.
+Which student? The names on the file's path say it (`whose.py`). Which lesson? The file's name or a
+folder's, else the names of the cells that are graded. Several attempts: the newest that can be read
+counts. What is left out has a reason in its row. The PyTorch counterpart: none.
 """
 
 from __future__ import annotations
@@ -39,7 +41,9 @@ LessonOfStudent = tuple[str, StudentKey]
 
 @dataclass(frozen=True)
 class Submission:
-    """One student's notebook for one lesson. `text` is None if it cannot be read, and `trouble` says why."""
+    """One student's notebook for one lesson.
+
+    `text` is None if it cannot be read, and `trouble` says why."""
 
     student: str
     lesson: str
@@ -84,7 +88,8 @@ class Candidate:
         return "/".join(self.parts)
 
     def newness(self) -> tuple[bool, tuple[int, ...], float, int, bool]:
-        """Larger for what counts before another attempt: readable, then the platform's number, then the time."""
+        """Larger for what counts before another attempt: readable, then the platform's number, then
+        the time."""
         copy = re.search(r"\((\d+)\)", self.parts[-1])
         number = int(copy[1]) if copy else 0
         exact = self.parts[-1] == f"{self.lesson}.ipynb"
@@ -191,7 +196,7 @@ def nothing_there(found: Collected) -> str:
     )
 
 
-# ---- one file after the other ---------------------------------------------------------------------------------------
+# ---- one file after the other --------------------------------------------------------------------
 
 
 class _Look:
@@ -223,7 +228,8 @@ class _Look:
         return Row(student, self.whose.lesson(parts), "/".join(parts), False, why, harmless)
 
     def _beside(self, parts: Parts) -> bool:
-        """Whether a notebook lies in the same place: then a file beside it takes nothing from anybody."""
+        """Whether a notebook lies in the same place: then a file beside it takes nothing from
+        anybody."""
         owner = self.whose.owner(parts)
         if owner is None:
             return True
@@ -319,7 +325,8 @@ def _folders_without_notebook(
     look: _Look,
     candidates: dict[LessonOfStudent, list[Candidate]],
 ) -> Iterable[Candidate]:
-    """A lesson's folder of a student with no notebook in it: a submission without points, and with a reason."""
+    """A lesson's folder of a student with no notebook in it: a submission without points, and with
+    a reason."""
     whose = look.whose
     # All folders that have a notebook somewhere in them
     filled: set[Parts] = set()
@@ -341,11 +348,13 @@ def _folders_without_notebook(
         yield Candidate(parts, owner, lesson, 0.0, None, why)
 
 
-# ---- one student after the other ------------------------------------------------------------------------------------
+# ---- one student after the other -----------------------------------------------------------------
 
 
 def _labels(candidates: dict[LessonOfStudent, list[Candidate]]) -> dict[LessonOfStudent, str]:
-    """What each student is called. Two students of one name, or of names that differ in their encoding only, get a number."""
+    """What each student is called.
+
+    Two students of one name, or of names that differ in their encoding only, get a number."""
     groups: dict[str, list[Owner]] = defaultdict(list)
     twice: set[str] = set()
     # (lesson, folded name) → the keys of the students who handed it in
@@ -390,7 +399,8 @@ def _relabelled(row: Row, labels: dict[LessonOfStudent, str]) -> Row:
 
 
 def _choose(found: Collected, student: str, several: list[Candidate]) -> None:
-    """Of one student's notebooks of one lesson the newest counts; the others are rows that say so."""
+    """Of one student's notebooks of one lesson the newest counts; the others are rows that say
+    so."""
     named = [one for one in several if one.piece is None or _says_its_lesson(one)]
     best = max(named or several, key=Candidate.newness)
     item = Submission(student, best.lesson, best.text, best.trouble)
@@ -428,7 +438,7 @@ def _says_its_lesson(one: Candidate) -> bool:
     return re.sub(r"[\W_]", "", stem).casefold() in squeezed or "nbgrader" in (one.text or "")
 
 
-# ---- writing a class's folder ---------------------------------------------------------------------------------------
+# ---- writing a class's folder --------------------------------------------------------------------
 
 
 def file_name(text: str) -> str:
@@ -439,7 +449,8 @@ def file_name(text: str) -> str:
 
 
 def write_class(found: Collected, folder: Path) -> int:
-    """Write each submission as `STUDENT/NN_name/NN_name.ipynb`; how many files are new or changed comes back.
+    """Write each submission as `STUDENT/NN_name/NN_name.ipynb`; how many files are new or changed
+    comes back.
 
     A file that is there with another content is kept under `.earlier/`.
     """
@@ -458,7 +469,9 @@ def write_class(found: Collected, folder: Path) -> int:
 
 
 def write_file(path: Path, data: bytes, folder: Path) -> bool:
-    """Write one file of a class's folder, whole; another content that it had is kept. False: it had this content."""
+    """Write one file of a class's folder, whole; another content that it had is kept.
+
+    False: it had this content."""
     if path.is_file() and path.read_bytes() == data:
         return False
     if path.is_file():
@@ -471,7 +484,8 @@ def write_file(path: Path, data: bytes, folder: Path) -> bool:
 
 
 def _keep(path: Path, folder: Path) -> None:
-    """Move a file that is to be written again under `.earlier/`, where no earlier one is overwritten."""
+    """Move a file that is to be written again under `.earlier/`, where no earlier one is
+    overwritten."""
     place = folder / ".earlier" / path.parent.relative_to(folder)
     place.mkdir(parents=True, exist_ok=True)
     number = 1 + sum(1 for _ in place.iterdir())

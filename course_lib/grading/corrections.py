@@ -1,12 +1,13 @@
 """Marks that a teacher corrected by hand. They survive marking again.
 
-In:  `grades.csv` as a teacher saved it, and `corrections.csv`, both in the folder of the marks. Out: the records of a class with
-the corrected points and reasons in them.
+In:  `grades.csv` as a teacher saved it, and `corrections.csv`, both in the folder of the marks.
+Out: the records of a class with the corrected points and reasons in them.
 
-A teacher changes a number in the column `points` of `grades.csv` and saves it; or writes a row into `corrections.csv`. The next
-`course grade` finds what differs from the table that it wrote last (`.written.csv`), notes it in `corrections.csv`, and puts it
-over its own mark from then on. `marks.jsonl` keeps the marks of the checks: a row taken out of `corrections.csv` brings
-them back. A changed table is copied to `.earlier/` before it is written again.
+A teacher changes a number in the column `points` of `grades.csv` and saves it; or writes a row into
+`corrections.csv`. The next `course grade` finds what differs from the table that it wrote last
+(`.written.csv`), notes it in `corrections.csv`, and puts it over its own mark from then on.
+`marks.jsonl` keeps the marks of the checks: a row taken out of `corrections.csv` brings them back.
+A changed table is copied to `.earlier/` before it is written again.
 The PyTorch counterpart: none.
 """
 
@@ -119,7 +120,8 @@ class Corrections:
         return ["/".join(key) for key in sorted(self.by_key) if key not in marked_keys]
 
     def remember(self) -> None:
-        """Call it before `grades.csv` is written again: what was written last is not a teacher's change."""
+        """Call it before `grades.csv` is written again: what was written last is not a teacher's
+        change."""
         if self.written.exists():
             shutil.copyfile(self.written, self.written.with_name(".written.old.csv"))
 
@@ -135,7 +137,8 @@ def _key_of(record: Record, mark: dict[str, Any]) -> Key:
 
 
 def _changed(table: Path, written: Path) -> list[Correction]:
-    """The rows of a saved table in which the points or the reason are other ones than were written."""
+    """The rows of a saved table in which the points or the reason are other ones than were
+    written."""
     about = "grades.csv of `course grade`"
     before = {_row_key(row): row for row in read_table(written, GRADES, about)}
     # a spreadsheet makes 7 of a student's number 007

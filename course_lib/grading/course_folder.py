@@ -1,13 +1,15 @@
 """`course start --all FOLDER`: the course's notebooks for who installed a wheel and has no clone.
 
-In:  the notebooks that the wheel carries (`course_lib/_course/`), or those of this clone. Out: a folder laid out like a clone:
-`notebooks/`, `exercises/`, `solutions/`, and the learner's copies in `work/`.
+In:  the notebooks that the wheel carries (`course_lib/_course/`), or those of this clone. Out: a
+folder laid out like a clone: `notebooks/`, `exercises/`, `solutions/`, and the learner's copies in
+`work/`.
 
     found = source()                    # where the notebooks are that this package carries
     said = write_course(found, folder)  # what was written, kept or put beside
 
-The same command later brings a newer version. `.course-files.json` remembers what was written: a file that is still as it
-was written is replaced. One that the learner changed stays, and the new one is put beside it as `NAME.new.ipynb`.
+The same command later brings a newer version. `.course-files.json` remembers what was written: a
+file that is still as it was written is replaced. One that the learner changed stays, and the new
+one is put beside it as `NAME.new.ipynb`.
 """
 
 from __future__ import annotations
@@ -92,7 +94,9 @@ def write_course(origin: Path, folder: Path) -> Written:
 def write_file(
     folder: Path, name: str, data: bytes, remembered: dict[str, str], done: Written
 ) -> str:
-    """Write one file, or the new one beside it where the learner changed it. Returns the name it got."""
+    """Write one file, or the new one beside it where the learner changed it.
+
+    Returns the name it got."""
     target = folder / name
     target.parent.mkdir(parents=True, exist_ok=True)
     file_before = Seen.of(target)
@@ -136,7 +140,8 @@ def beside(name: str) -> str:
 
 
 def memory_of(folder: Path) -> dict[str, str]:
-    """Digests of the files that were written here before; a memory that cannot be read counts as none."""
+    """Digests of the files that were written here before; a memory that cannot be read counts as
+    none."""
     try:
         content = json.loads((folder / MEMORY).read_text(encoding="utf-8"))
     except (OSError, ValueError):

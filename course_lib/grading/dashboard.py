@@ -1,7 +1,7 @@
 """What a class did, in pictures: read by `notebooks/class_dashboard.ipynb`.
 
-In:  `grades.csv` of `course grade`. Out: `Grades`, and pictures of it: which exercises pass, which wrong answers many share,
-points over students.
+In:  `grades.csv` of `course grade`. Out: `Grades`, and pictures of it: which exercises pass, which
+wrong answers many share, points over students.
 """
 
 from __future__ import annotations
@@ -57,7 +57,8 @@ class Row:
 
     @property
     def said(self) -> str:
-        """What the check looked at, in one line: the reason without what one student's answer gave."""
+        """What the check looked at, in one line: the reason without what one student's answer
+        gave."""
         lines = [line.strip() for line in self.reason.strip().splitlines()] or [""]
         parts = [
             line.split(":", 1)[1].strip() for line in lines if line.startswith(("What:", "Why:"))
@@ -99,7 +100,9 @@ class Grades:
 
 
 def read_grades(path: str | Path) -> Grades:
-    """The rows of `grades.csv`, as `course grade` wrote it or as a spreadsheet saved it. Raises CourseError for another file."""
+    """The rows of `grades.csv`, as `course grade` wrote it or as a spreadsheet saved it.
+
+    Raises CourseError for another file."""
     rows = read_table(Path(path), COLUMNS, "grades.csv of `course grade`")
     return Grades(tuple(row_of(row, Path(path)) for row in rows))
 
@@ -173,7 +176,9 @@ def name_of(row: Row) -> str:
 
 
 def wrong_answers(grades: Grades, least: int = 2) -> Picture:
-    """Reasons that at least `least` students share, most frequent first. What was not written yet is left out."""
+    """Reasons that at least `least` students share, most frequent first.
+
+    What was not written yet is left out."""
     if not grades.rows:
         return nobody(("students", "exercise", "what the check said", "who"))
     shared: dict[tuple[str, str], list[str]] = defaultdict(list)
@@ -210,8 +215,9 @@ def points_of_students(grades: Grades) -> Picture:
 
 
 def class_map(grades: Grades) -> Picture:
-    """A square for each exercise of each student: full, partly, tried, not tried. Columns tell about exercises, rows about
-    students."""
+    """A square for each exercise of each student: full, partly, tried, not tried.
+
+    Columns tell about exercises, rows about students."""
     if not grades.rows:
         return nobody(("student", "points"))
     exercises, students = grades.exercises, grades.students

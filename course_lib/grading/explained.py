@@ -1,12 +1,17 @@
-"""An error in a checks cell, told in full: which line of the answer raised it, and which input the check gave it.
+"""An error in a checks cell, told in full: which line of the answer raised it, and which input the
+check gave it.
 
-In:  an exception that ended a cell with checks (`check(...)`, `check_close(...)`, ...) and is no failed check itself.
-Out: a note on the exception, which notebooks print below the traceback and `course check` gives as the reason.
+In:  an exception that ended a cell with checks (`check(...)`, `check_close(...)`, ...) and is no
+     failed check itself.
+Out: a note on the exception, which notebooks print below the traceback and `course check` gives as
+     the reason.
 
-An answer may raise ("min() arg is an empty sequence"), or give what the check cannot take apart ("cannot unpack non-iterable
-int object"). In the first case the note names the answer's line; in the second it says what each part of the check's line gave.
-The parts are computed once more for that, in the variables of the cell. `listen` asks IPython for every error of a cell.
-In PyTorch: `torch._dynamo.exc.augment_exc_message` adds the user's lines to an error; here `BaseException.add_note` does.
+An answer may raise ("min() arg is an empty sequence"), or give what the check cannot take apart
+("cannot unpack non-iterable int object"). In the first case the note names the answer's line; in
+the second it says what each part of the check's line gave. The parts are computed once more for
+that, in the variables of the cell. `listen` asks IPython for every error of a cell.
+In PyTorch: `torch._dynamo.exc.augment_exc_message` adds the user's lines to an error; here
+`BaseException.add_note` does.
 """
 
 from __future__ import annotations
@@ -55,7 +60,9 @@ class Step:
 
 
 def listen() -> None:
-    """Add a note to every error that a checks cell ends with, in a notebook. Elsewhere nothing happens."""
+    """Add a note to every error that a checks cell ends with, in a notebook.
+
+    Elsewhere nothing happens."""
     ipython = sys.modules.get("IPython")
     shell = ipython.get_ipython() if ipython else None
     if shell is None or shell.custom_exceptions:  # someone else listens already
@@ -93,7 +100,8 @@ def explained(trace: TracebackType | None) -> str:
     if not has_checks(tree, steps[0].values):
         return ""
 
-    # A checks cell has helpers of its own: the innermost of its lines is the one that called the answer.
+    # A checks cell has helpers of its own: the innermost of its lines is the one that called the
+    # answer.
     of_checks = [step for step in steps if step.file == steps[0].file]
     first, last = of_checks[0], of_checks[-1]
     place_of_last = max(n for n, step in enumerate(steps) if step == last)
@@ -120,7 +128,8 @@ def explained(trace: TracebackType | None) -> str:
 
 
 def call_above(step: Step, told: list[str]) -> list[str]:
-    """The call that gave the value, where it stands further up than the line that could not use it."""
+    """The call that gave the value, where it stands further up than the line that could not use
+    it."""
     call = checked_call(step.frame, step.line)
     if not call or any(call[0] in line for line in told):
         return []
@@ -135,7 +144,7 @@ def steps_of(trace: TracebackType | None) -> Iterator[Step]:
         trace = trace.tb_next
 
 
-# ---- the check's own line -------------------------------------------------------------------------------------------
+# ---- the check's own line ------------------------------------------------------------------------
 
 
 def one_line(statement: ast.stmt, step: Step) -> str:
@@ -146,7 +155,8 @@ def one_line(statement: ast.stmt, step: Step) -> str:
 
 
 def has_checks(tree: ast.Module, values: dict[str, Any]) -> bool:
-    """Does a cell check an answer, by itself or by a helper that an earlier cell defines (`investigate(1, exhibit_1())`)?"""
+    """Does a cell check an answer, by itself or by a helper that an earlier cell defines
+    (`investigate(1, exhibit_1())`)?"""
     called = {getattr(node, "id", getattr(node, "attr", "")) for node in ast.walk(tree)}
     if called & _CHECKS:
         return True
@@ -174,7 +184,7 @@ def inputs(tree: ast.Module, statement: ast.stmt, step: Step) -> list[tuple[str,
     return names_and_values[:MOST_NAMES]
 
 
-# ---- what its parts gave --------------------------------------------------------------------------------------------
+# ---- what its parts gave -------------------------------------------------------------------------
 
 
 def parts(tree: ast.Module, statement: ast.stmt, step: Step) -> list[tuple[str, Any]]:

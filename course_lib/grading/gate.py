@@ -1,12 +1,15 @@
 """The gate that every exercise passes before it is published.
 
-In:  a `Lesson`. Out: complaints, one sentence each; none means that the exercise is fit to hand out.
+In:  a `Lesson`. Out: complaints, one sentence each; none means that the exercise is fit to hand
+     out.
 
 1. *Fresh*: `exercises/` is exactly what `solutions/` gives.
-2. *Well formed*: each exercise has its cell for the answer, its checks with points, and hidden tests.
+2. *Well formed*: each exercise has its cell for the answer, its checks with points, and hidden
+   tests.
 3. *Tight*: no solution and no hidden test can be read in the exercise.
 4. *Solvable*: the reference gets full marks, hidden tests included.
-5. *Not free*: with nothing written, every checks cell fails, and only with the friendly `NotImplementedError`.
+5. *Not free*: with nothing written, every checks cell fails, and only with the friendly
+   `NotImplementedError`.
 
 1 to 3 read files (milliseconds); 4 and 5 run the notebooks.
 """
@@ -61,10 +64,11 @@ def static_complaints(lesson: Lesson) -> list[str]:
 
 
 def solved_by_a_learner(lesson: Lesson) -> bool:
-    """Whether the file differs because somebody does the exercises in it, as one did before there were copies in `work/`.
+    """Whether the file differs because somebody does the exercises in it, as one did before there
+    were copies in `work/`.
 
-    That is no fault of the course. Nor is it when its cells were only run: then the outputs differ. But a committed file with
-    outputs, or with text of the course changed by hand, is one.
+    That is no fault of the course. Nor is it when its cells were only run: then the outputs differ.
+    But a committed file with outputs, or with text of the course changed by hand, is one.
     """
     if work_in_exercises(lesson):
         return not is_committed(lesson) or only_answers_differ(lesson)
@@ -93,7 +97,8 @@ def running_complaints(lesson: Lesson, limits: Limits | None = None) -> list[str
 
 
 def malformed(solution: Notebook) -> list[str]:
-    """Each checks cell has points and hidden tests, is locked, and follows an answer cell of its own."""
+    """Each checks cell has points and hidden tests, is locked, and follows an answer cell of its
+    own."""
     complaints, answers, ids = [], 0, []
     for cell in solution.cells:
         about = grading_metadata(cell)

@@ -1,14 +1,18 @@
 """`course gradebook`: the marks of a class in the table that a learning platform imports.
 
-In:  the gradebook as Canvas or Moodle exports it (CSV), and `grades.csv`, which `course grade` wrote.
-Out: the same table with the marks filled in. The platform's own import reads it back: nothing else has to be typed.
+In:  the gradebook as Canvas or Moodle exports it (CSV), and `grades.csv`, which `course grade`
+     wrote.
+Out: the same table with the marks filled in. The platform's own import reads it back: nothing else
+     has to be typed.
 
-A platform knows its students by numbers that only the platform has. So its own export is where we begin: rows, columns and
-numbers stay as they are, and only the cells of our lessons change. A lesson's column is found by the lesson's number in its
-heading ("Lesson 05", "Assignment: 05 dynamic shapes (Real)"). Canvas makes a new assignment of a column that it does not know.
-Moodle refuses one: there each lesson needs a grade item before the export.
-A student whom two rows fit, or none, is told by name and gets nothing: no mark is guessed into somebody's row.
-The PyTorch counterpart: none. nbgrader has `nbgrader export`, whose columns no platform imports.
+A platform knows its students by numbers that only the platform has. So its own export is where we
+begin: rows, columns and numbers stay as they are, and only the cells of our lessons change. A
+lesson's column is found by the lesson's number in its heading ("Lesson 05", "Assignment: 05 dynamic
+shapes (Real)"). Canvas makes a new assignment of a column that it does not know. Moodle refuses
+one: there each lesson needs a grade item before the export.
+A student whom two rows fit, or none, is told by name and gets nothing: no mark is guessed into
+somebody's row. The PyTorch counterpart: none. nbgrader has `nbgrader export`, whose columns no
+platform imports.
 """
 
 from __future__ import annotations
@@ -85,7 +89,8 @@ class Filled:
 
 
 def fill(export: Path, grades: Path, output: Path, written: Path | None = None) -> Filled:
-    """Write `output`: the platform's table with the points of `grades` (and of `written`, marks given by hand)."""
+    """Write `output`: the platform's table with the points of `grades` (and of `written`, marks
+    given by hand)."""
     rows = table_of(export)
     platform = platform_of(rows[0], export)
     points = lesson_points(grades)
@@ -229,7 +234,9 @@ def matched(
 def columns_for(
     rows: list[list[str]], platform: Platform, possible: dict[str, float]
 ) -> tuple[dict[str, int], list[str]]:
-    """Lesson → the number of its column. Where the platform allows it, a column that is missing is put behind the others."""
+    """Lesson → the number of its column.
+
+    Where the platform allows it, a column that is missing is put behind the others."""
     column_of_lesson, notes = {}, []
     for lesson in sorted(possible):
         fitting = [n for n, name in enumerate(rows[0]) if is_column_of(name, lesson)]
@@ -250,7 +257,9 @@ def columns_for(
 
 
 def is_column_of(heading: str, lesson: str) -> bool:
-    """Does this heading name the lesson? Its number must stand in it, with the word lesson or a word of its name."""
+    """Does this heading name the lesson?
+
+    Its number must stand in it, with the word lesson or a word of its name."""
     words = set(re.findall(r"[a-z]+", heading.lower()))
     numbers = {int(n) for n in NUMBERED.findall(ITEM_ID.sub("", heading))}
     named = words & {"lesson", *lesson[3:].split("_")} - {"and", "in", "to"}

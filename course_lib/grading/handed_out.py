@@ -1,9 +1,11 @@
-"""The exercises as the course hands them out: today's, and the earlier ones that copies were made from.
+"""The exercises as the course hands them out: today's, and the earlier ones that copies were made
+from.
 
 In:  a `Lesson`. Out: notebooks without answers.
 
-`handed_out` is the exercise of today. `base_of` is the one that a copy was made from: a merge needs it, to know what the learner
-changed. It is kept under `work/.base/`, one file for each release, or found in the clone's history.
+`handed_out` is the exercise of today. `base_of` is the one that a copy was made from: a merge needs
+it, to know what the learner changed. It is kept under `work/.base/`, one file for each release, or
+found in the clone's history.
 PyTorch has no counterpart.
 """
 
@@ -37,7 +39,8 @@ def handed_out(lesson: Lesson) -> Notebook:
 
 
 def is_untouched(exercise: Notebook) -> bool:
-    """Whether this is an exercise as it was handed out, of whatever release: it carries the digest of its cells."""
+    """Whether this is an exercise as it was handed out, of whatever release: it carries the digest
+    of its cells."""
     return release_of(exercise) == release_digest(exercise)
 
 
@@ -50,7 +53,9 @@ def exercise_is_untouched(lesson: Lesson) -> bool:
 
 
 def as_copy(exercise: Notebook) -> Notebook:
-    """The same for `work/`, which is one folder higher: links to lessons are shorter by one step. In the learner's language."""
+    """The same for `work/`, which is one folder higher: links to lessons are shorter by one step.
+
+    In the learner's language."""
     language = languages.chosen()
     exercise = exercise_in(exercise, language) if language else nbformat.from_dict(exercise)
     for cell in exercise.cells:
@@ -66,7 +71,7 @@ def readable(path: Path) -> Notebook | None:
         return None
 
 
-# ---- the exercise that a copy was made from -------------------------------------------------------------------------
+# ---- the exercise that a copy was made from ------------------------------------------------------
 
 
 def _base_path(lesson: Lesson, release: str) -> Path:
@@ -78,9 +83,11 @@ def keep_base(lesson: Lesson, exercise: Notebook) -> None:
 
 
 def base_of(lesson: Lesson, mine: Notebook) -> Notebook | None:
-    """The exercise that a copy was made from: the one that it names, as it was kept or from the clone's history.
+    """The exercise that a copy was made from: the one that it names, as it was kept or from the
+    clone's history.
 
-    A copy that names none (an old one, or one that lost its metadata) gets the one that most of its cells come from.
+    A copy that names none (an old one, or one that lost its metadata) gets the one that most of its
+    cells come from.
     """
     release = release_of(mine)
     if release is not None:

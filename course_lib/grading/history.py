@@ -1,13 +1,16 @@
 """The versions of a learner's notebook from before each command that wrote it, and the way back.
 
-In:  a `Lesson`, whose copy a command is about to write. Out: `work/.history/NN_name/000007-20261127T081500Z-update.ipynb`, the
-file before; `undo` brings one back, and keeps what it replaces, so that an undo can be undone.
+In:  a `Lesson`, whose copy a command is about to write. Out:
+`work/.history/NN_name/000007-20261127T081500Z-update.ipynb`, the file before; `undo` brings one
+back, and keeps what it replaces, so that an undo can be undone.
 
-Files are kept byte by byte, readable or not. Old ones go when there are more than `NEWEST` or they are larger than `ROOM`
-together. The newest `ALWAYS` stay in any case, and so does the newest one with answers.
+Files are kept byte by byte, readable or not. Old ones go when there are more than `NEWEST` or they
+are larger than `ROOM` together. The newest `ALWAYS` stay in any case, and so does the newest one
+with answers.
 
-JupyterLab's server keeps the file before its saves, too (`lab_saves`). A plain `undo` steps through commands, and through saves
-of one window over another's; the ordinary saves are reached by their numbers.
+JupyterLab's server keeps the file before its saves, too (`lab_saves`). A plain `undo` steps through
+commands, and through saves of one window over another's; the ordinary saves are reached by their
+numbers.
 """
 
 from __future__ import annotations
@@ -73,7 +76,8 @@ def versions(lesson: Lesson) -> list[Version]:
 def keep(lesson: Lesson, seen: writing.Seen, why: str) -> None:
     """Keep the file that was `seen`. Raises if that cannot be done.
 
-    Where the newest version says the same, it only gets the new reason: what a learner undoes is the command that wrote.
+    Where the newest version says the same, it only gets the new reason: what a learner undoes is
+    the command that wrote.
     """
     kept_versions = versions(lesson)
     if seen.data is None:
@@ -104,8 +108,9 @@ def keep_now(lesson: Lesson, why: str) -> None:
 def of_lab(lesson: Lesson) -> Path | None:
     """The file that JupyterLab put aside before a save that never ended, or None.
 
-    Lab copies a notebook to `.~NAME`, writes over it in place, and removes the copy (`jupyter_server.services.contents.fileio`).
-    Where it is killed in between, the notebook is empty or cut short, and this file is what was saved last.
+    Lab copies a notebook to `.~NAME`, writes over it in place, and removes the copy
+    (`jupyter_server.services.contents.fileio`). Where it is killed in between, the notebook is
+    empty or cut short, and this file is what was saved last.
     """
     aside = lesson.copy.with_name(f".~{lesson.copy.name}")
     if aside.is_file() and not _is_readable(lesson.copy) and _is_readable(aside):
@@ -114,7 +119,9 @@ def of_lab(lesson: Lesson) -> Path | None:
 
 
 def _keep_of_lab(lesson: Lesson) -> None:
-    """Take Lab's file into the history, as the newest version. It is removed: an older one must never come back later."""
+    """Take Lab's file into the history, as the newest version.
+
+    It is removed: an older one must never come back later."""
     aside = of_lab(lesson)
     if aside is not None:
         keep(lesson, writing.Seen.of(aside), "lab")
@@ -129,10 +136,11 @@ def saves_after(lesson: Lesson, version: Version) -> int:
 
 
 def undo(lesson: Lesson, number: int | None = None) -> Version:
-    """Put an older version in the place of the learner's copy: the newest that differs from it and can be read.
+    """Put an older version in the place of the learner's copy: the newest that differs from it and
+    can be read.
 
-    Where the copy is there, JupyterLab's ordinary saves are passed over: what is undone is a command, or another window's
-    save. `number` chooses any version.
+    Where the copy is there, JupyterLab's ordinary saves are passed over: what is undone is a
+    command, or another window's save. `number` chooses any version.
     """
     with writing.alone(lesson.work):
         _keep_of_lab(lesson)

@@ -1,18 +1,23 @@
 """Keeps the learner's names and switches away from the course's cells, while a notebook runs.
 
-In:  the names of a notebook that runs (a dict), and before each cell what ended and what comes. Out: the names and torch's
-switches as the course left them while one of its cells runs; as the learner left them while one of the learner's runs.
+In:  the names of a notebook that runs (a dict), and before each cell what ended and what comes.
+Out: the names and torch's switches as the course left them while one of its cells runs; as the
+learner left them while one of the learner's runs.
 
-A learner may write `sum = 0`, `check = ...`, `x = 3`, `%reset -f`, `torch.set_default_dtype(...)` in any cell. That must take no
-points of answers that are right. So each cell of the course (given code, checks) finds
+A learner may write `sum = 0`, `check = ...`, `x = 3`, `%reset -f`, `torch.set_default_dtype(...)`
+in any cell. That must take no points of answers that are right. So each cell of the course (given
+code, checks) finds
 
-- what the course's own cells bound, where the cell needs that name, or where the name was a function, a class or a module;
-- Python's builtins, but for a function or class of that name that the learner wrote and no cell of the course needs;
+- what the course's own cells bound, where the cell needs that name, or where the name was a
+  function, a class or a module;
+- Python's builtins, but for a function or class of that name that the learner wrote and no cell of
+  the course needs;
 - the learner's own answers, where a variable took the name of one of them;
 - every switch as the last cell of the course left it.
 
 Afterwards the learner's values come back. What a cell of the course binds itself stays.
-This file is also sent as text into the kernel that runs a submission, so it imports nothing of the course.
+This file is also sent as text into the kernel that runs a submission, so it imports nothing of the
+course.
 PyTorch has no counterpart. nbgrader and otter-grader run checks among the learner's names.
 """
 
@@ -38,12 +43,14 @@ _HISTORY = re.compile(r"_+|_i*\d*|_\d+|_[dio]h|_exit_code|In|Out|_grader_\w+")
 _NOTHING = object()
 
 
-# ---- switches -------------------------------------------------------------------------------------------------------
+# ---- switches ------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
 class Switch:
-    """A setting of the whole process. `stream`: it moves with each use (random numbers), so no cell leaves it on purpose."""
+    """A setting of the whole process.
+
+    `stream`: it moves with each use (random numbers), so no cell leaves it on purpose."""
 
     get: Callable[[], Any]
     put: Callable[[Any], Any]
@@ -248,12 +255,14 @@ def _put_random_state(wanted: Any) -> None:
     torch.random.default_generator.set_state(wanted)
 
 
-# ---- names ----------------------------------------------------------------------------------------------------------
+# ---- names ---------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
 class Ended:
-    """The cell that just ran. `binds`: what its text binds; `defines`: of these, by def, class or import."""
+    """The cell that just ran.
+
+    `binds`: what its text binds; `defines`: of these, by def, class or import."""
 
     role: str  # "given", "checks", "answer", "own"
     number: int = 0  # in the learner's notebook, from 1
@@ -263,7 +272,9 @@ class Ended:
 
 @dataclass(frozen=True)
 class Habits:
-    """What the learner's cells do with names, seen from their text. `answers`: names that the course asks the learner for."""
+    """What the learner's cells do with names, seen from their text.
+
+    `answers`: names that the course asks the learner for."""
 
     defines: frozenset[str] = frozenset()
     assigns: frozenset[str] = frozenset()
@@ -272,7 +283,8 @@ class Habits:
 
 
 class Keeper:
-    """Stands between the cells of one notebook: `step(ended, comes, needs)` before each cell and after the last."""
+    """Stands between the cells of one notebook: `step(ended, comes, needs)` before each cell and
+    after the last."""
 
     def __init__(self, names: dict[str, Any], habits: Habits) -> None:
         self.names, self.habits = names, habits
@@ -292,7 +304,8 @@ class Keeper:
         self.look_at_switches()
 
     def step(self, ended: Ended | None, comes: str, needs: Iterable[str] = ()) -> None:
-        """One cell ended, and one of the role `comes` is next ("" after the last); it and what it calls read `needs`."""
+        """One cell ended, and one of the role `comes` is next ("" after the last); it and what it
+        calls read `needs`."""
         if ended:
             self.note(ended)
         self.bring_back_what_vanished()
@@ -308,7 +321,8 @@ class Keeper:
         self.watched = {n for n, v in self.course.items() if self.names.get(n, _NOTHING) is v}
 
     def after_checks(self) -> None:
-        """Switches as the course left them, so that the grader's own look at the checks is not under the learner's."""
+        """Switches as the course left them, so that the grader's own look at the checks is not
+        under the learner's."""
         for n, switch in enumerate(self.switches):
             if not switch.stream:
                 _put(switch, _got(switch), self.wanted[n])
@@ -317,7 +331,8 @@ class Keeper:
         return {name: v for name, v in self.names.items() if not _HISTORY.fullmatch(name)}
 
     def shadows(self) -> dict[str, int]:
-        """Names of Python or of the course that a learner's cell bound last, with the number of that cell."""
+        """Names of Python or of the course that a learner's cell bound last, with the number of
+        that cell."""
         known = self.builtins.keys() | self.course.keys()
         return {name: number for name, number in self.mine.items() if name in known}
 
@@ -332,7 +347,8 @@ class Keeper:
         # a cell may bind the same object anew; one that failed on the way did not come to all
         rebound_names = {name for name in ended.binds if name in self.names}
         if ended.role in ("given", "checks"):
-            # of the learner's names only what both imported is the course's, too: it is the same thing
+            # of the learner's names only what both imported is the course's, too: it is the same
+            # thing
             both = {name for name in ended.defines if _is_imported(self.names.get(name))}
             theirs = rebound_names - (self.mine.keys() - both)
             self.note_course(changed | theirs, ended)
@@ -341,7 +357,8 @@ class Keeper:
 
     def note_course(self, changed: set[str], ended: Ended) -> None:
         for name in changed:
-            # what stands there may be a learner's: functions of an answer may set globals while checks run
+            # what stands there may be a learner's: functions of an answer may set globals while
+            # checks run
             if name in ended.binds or ended.role == "given":
                 self.course[name] = self.names[name]
                 self.mine.pop(name, None)
@@ -383,7 +400,8 @@ class Keeper:
                 self.set(name, better)
 
     def better(self, name: str, value: Any, needs: frozenset[str]) -> Any:
-        """What a cell of the course should find under this name: `value` as it is, another value, or nothing at all."""
+        """What a cell of the course should find under this name: `value` as it is, another value,
+        or nothing at all."""
         if name in self.course:
             return self.of_course(name, value, name in needs)
         if name in self.answers and (not callable(value) or name in self.unnamed):
@@ -401,14 +419,15 @@ class Keeper:
         if not _is_code(theirs):
             return value
 
-        # If the learner defined or imported a function of this name, the learner's cells mean that one.
-        # A plain value that was assigned to the name later does not count.
+        # If the learner defined or imported a function of this name, the learner's cells mean that
+        # one. # A plain value that was assigned to the name later does not count.
         if name in self.habits.defines and _is_code(value):
             return value
         return theirs
 
     def hides(self, name: str, value: Any, needed: bool) -> bool:
-        """Whether to put the builtin back: this value has its name, but the code that runs next means the builtin."""
+        """Whether to put the builtin back: this value has its name, but the code that runs next
+        means the builtin."""
         habits = self.habits
         if needed:
             return True
@@ -440,7 +459,8 @@ class Keeper:
             _put(switch, self.theirs[n], self.wanted[n])
 
     def take_switches(self, of_course: bool) -> None:
-        """Note what a cell of the course left, if it may (`of_course`), and put back what the learner had set."""
+        """Note what a cell of the course left, if it may (`of_course`), and put back what the
+        learner had set."""
         for n, switch in enumerate(self.switches):
             before, now = self.wanted[n], _got(switch)
             if of_course or switch.stream:
@@ -484,7 +504,8 @@ def _same(one: Any, other: Any) -> bool:
 
 
 def no_exit(shell: Any) -> None:
-    """`exit()` and `quit()` end the cell in which they stand, not the process that the other cells need."""
+    """`exit()` and `quit()` end the cell in which they stand, not the process that the other cells
+    need."""
 
     def ask_exit(self: Any) -> None:
         raise SystemExit("exit() ends this cell only")

@@ -1,9 +1,11 @@
 """Which names a cell binds and which it reads, seen from its text alone.
 
-In:  the source of a cell, also with IPython's magics. Out: sets of names, statements, and a cell as plain Python.
+In:  the source of a cell, also with IPython's magics. Out: sets of names, statements, and a cell as
+     plain Python.
 
 Nothing is run. A cell that Python cannot read has no names.
-PyTorch has no counterpart; the rules are Python's own (the reference's chapter "Naming and binding").
+PyTorch has no counterpart; the rules are Python's own (the reference's chapter "Naming and
+binding").
 """
 
 from __future__ import annotations
@@ -32,7 +34,8 @@ def tree_of(source: str) -> ast.Module | None:
 
 
 def is_whole(source: str) -> bool:
-    """Whether the cell runs alone: no half of a function, which begins indented or returns outside of one."""
+    """Whether the cell runs alone: no half of a function, which begins indented or returns outside
+    of one."""
     lines = [line for line in source.split("\n") if line.strip()]
     if lines and lines[0][0].isspace():
         return False
@@ -44,7 +47,8 @@ def is_whole(source: str) -> bool:
 
 
 def as_python(source: str) -> str:
-    """The cell as plain Python: a body below `%%time` as it is, other magics as IPython translates them."""
+    """The cell as plain Python: a body below `%%time` as it is, other magics as IPython translates
+    them."""
     body = without_cell_magic(source)
     try:
         ast.parse(body)
@@ -61,7 +65,9 @@ def as_python(source: str) -> str:
 
 
 def without_cell_magic(source: str) -> str:
-    """The body of a cell that begins with `%%time` or the like; another cell as it is. Lines keep their numbers."""
+    """The body of a cell that begins with `%%time` or the like; another cell as it is.
+
+    Lines keep their numbers."""
     lines = source.split("\n")
     first = next((n for n, line in enumerate(lines) if line.strip()), 0)
     word = lines[first].strip().split(" ")[0]
@@ -73,7 +79,9 @@ def without_cell_magic(source: str) -> str:
 
 @dataclass
 class Bound:
-    """The names that a cell binds at its top level, by how. `star`: modules of `from module import *`."""
+    """The names that a cell binds at its top level, by how.
+
+    `star`: modules of `from module import *`."""
 
     defined: set[str] = field(default_factory=set)  # def, class, import, `f = lambda`
     assigned: set[str] = field(default_factory=set)
@@ -98,7 +106,8 @@ def bound(source: str) -> Bound:
 
 
 def _inside(statement: ast.stmt) -> list[ast.AST]:
-    """Every node below a statement that is not inside of a function or a class (those are in it themselves)."""
+    """Every node below a statement that is not inside of a function or a class (those are in it
+    themselves)."""
     nodes: list[ast.AST] = []
     if isinstance(statement, _SCOPE):
         waiting = []
@@ -127,7 +136,8 @@ def _note(node: ast.AST, found: Bound) -> None:
 
 @functools.lru_cache(maxsize=4096)
 def reads(source: str) -> frozenset[str]:
-    """The global names that this code reads, in its functions too; arguments and locals are not among them."""
+    """The global names that this code reads, in its functions too; arguments and locals are not
+    among them."""
     try:
         waiting = [symtable.symtable(as_python(source), "cell", "exec")]
     except (SyntaxError, ValueError, RecursionError, MemoryError):
@@ -189,7 +199,8 @@ def closure(names: frozenset[str], meaning: dict[str, set[str]]) -> set[str]:
 
 @functools.lru_cache(maxsize=4096)
 def read_as_data(source: str) -> frozenset[str]:
-    """Global names that functions of the cell read otherwise than by calling them: `sizes[0]`, not `list(x)`."""
+    """Global names that functions of the cell read otherwise than by calling them: `sizes[0]`, not
+    `list(x)`."""
     tree = tree_of(source)
     names_of_data: set[str] = set()
     for scope in ast.walk(tree) if tree else ():
@@ -211,7 +222,8 @@ def _data_of(scope: ast.AST) -> set[str]:
 
 
 def _no_data(node: ast.AST) -> Iterator[Iterable[ast.AST]]:
-    """The nodes inside this one that are called, handed on, or stand for a type: a builtin is used so, data is not."""
+    """The nodes inside this one that are called, handed on, or stand for a type: a builtin is used
+    so, data is not."""
     if isinstance(node, ast.Call):
         # `list(x)`, and a type or function that is handed on: `map(list, x)`, `isinstance(x, list)`
         yield [node.func, *(word.value for word in node.keywords)]
@@ -225,7 +237,9 @@ def _no_data(node: ast.AST) -> Iterator[Iterable[ast.AST]]:
 
 
 def statements(source: str) -> dict[str, str]:
-    """The cell's top-level statements: what each says to Python → its text. Layout and comments do not count."""
+    """The cell's top-level statements: what each says to Python → its text.
+
+    Layout and comments do not count."""
     tree = tree_of(source)
     if tree:
         return {ast.dump(node): ast.unparse(node) for node in tree.body}

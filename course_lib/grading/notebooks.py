@@ -1,9 +1,10 @@
 """Where the notebooks are and what their cells say.
 
-In:  the repository's folders. Out: `Lesson`s (a number, a name, the files of its exercise) and a notebook's `GradedCell`s.
+In:  the repository's folders. Out: `Lesson`s (a number, a name, the files of its exercise) and a
+     notebook's `GradedCell`s.
 
-One number goes through the whole course: `solutions/03_graph_breaks/03_graph_breaks.ipynb` is the source,
-`exercises/03_graph_breaks/03_graph_breaks.ipynb` is made from it. The layout is nbgrader's.
+One number goes through the whole course: `solutions/03_graph_breaks/03_graph_breaks.ipynb` is the
+source, `exercises/03_graph_breaks/03_graph_breaks.ipynb` is made from it. The layout is nbgrader's.
 """
 
 from __future__ import annotations
@@ -27,7 +28,8 @@ BEGIN_HIDDEN, END_HIDDEN = "BEGIN HIDDEN TESTS", "END HIDDEN TESTS"
 # of a cell's metadata
 _KEPT = ("deletable", "editable", "jupyter", "nbgrader", "slideshow", "tags")
 KERNELSPEC = {"display_name": "Course (torch.compile)", "language": "python", "name": "course"}
-# What the course's kernel tells JupyterLab (`kernelspec`), and Lab writes into each notebook that it opens.
+# What the course's kernel tells JupyterLab (`kernelspec`), and Lab writes into each notebook that
+# it opens.
 LANGUAGE_INFO = {
     "codemirror_mode": {"name": "ipython", "version": 3},
     "file_extension": ".py",
@@ -101,7 +103,8 @@ def work_folder(root: Path) -> Path:
 
 
 def find_root(start: Path | None = None) -> Path:
-    """The repository: the nearest folder at or above `start` with `solutions/`, else the one this package is in."""
+    """The repository: the nearest folder at or above `start` with `solutions/`, else the one this
+    package is in."""
     start = (start or Path.cwd()).resolve()
     for folder in (start, *start.parents):
         if (folder / "solutions").is_dir():
@@ -138,7 +141,9 @@ def find_lesson(root: Path, wanted: str) -> Lesson:
 
 
 def read(path: Path) -> Notebook:
-    """Read a notebook with its outputs, whichever format it has. Commands that mark use `reader.read_notebook`."""
+    """Read a notebook with its outputs, whichever format it has.
+
+    Commands that mark use `reader.read_notebook`."""
     return read_notebook(path, outputs=True)
 
 
@@ -193,7 +198,8 @@ def code_digest(nb: Notebook) -> str:
 
 
 def release_digest(nb: Notebook) -> str:
-    """Another text for another exercise: the cells' names, sources and points count, outputs do not."""
+    """Another text for another exercise: the cells' names, sources and points count, outputs do
+    not."""
     cells = [
         (cell.get("id"), cell.cell_type, cell.source, grading_metadata(cell)) for cell in nb.cells
     ]
@@ -201,7 +207,8 @@ def release_digest(nb: Notebook) -> str:
 
 
 def release_of(nb: Notebook) -> str | None:
-    """The exercise that this notebook was made from, as `release_digest` calls it; None for one made before that was noted."""
+    """The exercise that this notebook was made from, as `release_digest` calls it; None for one
+    made before that was noted."""
     about = nb.metadata.get("course")
     release = about.get("exercise") if isinstance(about, dict) else None
     if isinstance(release, str):
@@ -216,10 +223,12 @@ def outputs_digest(nb: Notebook) -> str:
 
 
 def tidy(nb: Notebook) -> Notebook:
-    """Make a notebook's file depend on its content alone: the course's kernel, no leftover metadata, and ids by rule.
+    """Make a notebook's file depend on its content alone: the course's kernel, no leftover
+    metadata, and ids by rule.
 
-    Cells have names (`cell_ids`): a learner's copy of an exercise is merged by them, and a translation of a lesson finds its cells
-    by them. Those of a lesson were counted once (`cell-07`). They keep that id, wherever other cells are put in.
+    Cells have names (`cell_ids`): a learner's copy of an exercise is merged by them, and a
+    translation of a lesson finds its cells by them. Those of a lesson were counted once
+    (`cell-07`). They keep that id, wherever other cells are put in.
     """
     nb = nbformat.from_dict(nb)
     nb.metadata = nbformat.from_dict({"kernelspec": KERNELSPEC, "language_info": LANGUAGE_INFO})

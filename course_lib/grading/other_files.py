@@ -1,10 +1,12 @@
 """What a file is that is no notebook: one sentence for each kind.
 
-In:  the bytes of a file, and its text once that is decoded. Out: a kind and a sentence, or None if it may be a notebook.
+In:  the bytes of a file, and its text once that is decoded. Out: a kind and a sentence, or None if
+     it may be a notebook.
 
-`RULES` is an ordered table: the first rule that knows the file names it. `reader` asks twice. Before it decodes it gives the
-bytes alone; where the JSON is broken it gives the text as well.
-PyTorch has no counterpart. `file` (libmagic) knows more kinds; these are the ones that learners hand in.
+`RULES` is an ordered table: the first rule that knows the file names it. `reader` asks twice.
+Before it decodes it gives the bytes alone; where the JSON is broken it gives the text as well.
+PyTorch has no counterpart. `file` (libmagic) knows more kinds; these are the ones that learners
+hand in.
 """
 
 from __future__ import annotations
@@ -22,7 +24,9 @@ _TAG = re.compile(
 
 @dataclass(frozen=True)
 class Rule:
-    """`of_bytes` looks at the file as it is, `of_text` at its text. Each gives the sentence, or "" for another kind of file."""
+    """`of_bytes` looks at the file as it is, `of_text` at its text.
+
+    Each gives the sentence, or "" for another kind of file."""
 
     kind: str
     of_bytes: Callable[[bytes], str] | None = None
@@ -30,7 +34,9 @@ class Rule:
 
 
 def what_it_is(data: bytes, text: str) -> tuple[str, str] | None:
-    """The kind and the sentence of the first rule that knows the file. With no text, only the bytes are looked at."""
+    """The kind and the sentence of the first rule that knows the file.
+
+    With no text, only the bytes are looked at."""
     for rule in RULES:
         sentence = rule.of_bytes(data) if rule.of_bytes else ""
         if not sentence and text and rule.of_text:
@@ -40,7 +46,7 @@ def what_it_is(data: bytes, text: str) -> tuple[str, str] | None:
     return None
 
 
-# ---- by the bytes ---------------------------------------------------------------------------------------------------
+# ---- by the bytes --------------------------------------------------------------------------------
 
 
 def empty(data: bytes) -> str:
@@ -84,7 +90,7 @@ def mac_leftover(data: bytes) -> str:
     return ""
 
 
-# ---- by the text ----------------------------------------------------------------------------------------------------
+# ---- by the text ---------------------------------------------------------------------------------
 
 
 def conflict(text: str) -> str:

@@ -1,10 +1,12 @@
 """Pages of a learner's own: how far the course is done, and a certificate when all of it is.
 
-In:  a `Progress`, the log of tries, a name. Out: HTML files without scripts, that can be read, printed and sent.
+In:  a `Progress`, the log of tries, a name. Out: HTML files without scripts, that can be read,
+     printed and sent.
 
-A certificate holds its statement once more as JSON. Whoever has the teacher's key can sign it (`course certify`), and whoever has
-the key can test the signature. It is a keyed hash (HMAC with SHA-256): without the key nobody can make one, and nobody can test one.
-The PyTorch counterpart: none.
+A certificate holds its statement once more as JSON. Whoever has the teacher's key can sign it
+(`course certify`), and whoever has the key can test the signature. It is a keyed hash (HMAC with
+SHA-256): without the key nobody can make one, and nobody can test one. The PyTorch counterpart:
+none.
 """
 
 from __future__ import annotations
@@ -209,7 +211,9 @@ def statement_in(text: str, path: Path) -> Statement:
 
 
 def signed(text: str, key: bytes, path: Path) -> str:
-    """The page with a signature. What it shows is written anew from the statement, so that both say the same."""
+    """The page with a signature.
+
+    What it shows is written anew from the statement, so that both say the same."""
     statement = statement_in(text, path)
     line = f'<p id="signature">Signed: <code>{signature(statement.text, key)}</code></p>'
     return certificate_page(statement).replace(UNSIGNED, line)

@@ -1,9 +1,11 @@
 """Which cell of a learner's copy is which cell of the course.
 
-In:  the copy's cells, and the course's cells by name, of the exercise before and of the one of today. Out: `Pairs`.
+In:  the copy's cells, and the course's cells by name, of the exercise before and of the one of
+     today. Out: `Pairs`.
 
-Four ways, the surest first: the grade id; the cell's id; the same text; the name that `cell_ids` would give. The last two are for
-copies that went through a tool which draws its own ids (Colab, older formats). What is paired with nothing is the learner's.
+Four ways, the surest first: the grade id; the cell's id; the same text; the name that `cell_ids`
+would give. The last two are for copies that went through a tool which draws its own ids (Colab,
+older formats). What is paired with nothing is the learner's.
 """
 
 from __future__ import annotations
@@ -19,8 +21,10 @@ Course = Mapping[str, list[Cell]]  # name → the cell in the exercise before, a
 
 @dataclass
 class Pairs:
-    """`course`: name → the learner's version of this cell. `own`: name of a cell of the new exercise (None: the top) → the
-    cells behind it that are not in `course`, each with the name of the course's cell that it is a further part of, if any."""
+    """`course`: name → the learner's version of this cell.
+
+    `own`: name of a cell of the new exercise (None: the top) → the cells behind it that are not in
+    `course`, each with the name of the course's cell that it is a further part of, if any."""
 
     course: dict[str, Cell] = field(default_factory=dict)
     own: dict[str | None, list[tuple[Cell, str | None]]] = field(default_factory=dict)
@@ -45,7 +49,8 @@ def pairs(cells: list[Cell], base: dict[str, Cell], theirs: dict[str, Cell]) -> 
 
 
 def named(cells: list[Cell], course: Course) -> list[str | None]:
-    """The name of the course's cell that each cell is (or is a further part of); None for the learner's own."""
+    """The name of the course's cell that each cell is (or is a further part of); None for the
+    learner's own."""
     names: list[str | None] = [None] * len(cells)
     _by_grade_id(cells, course, names)
     _by_id(cells, course, names)

@@ -1,13 +1,17 @@
-"""What the grader puts around the cells of a notebook that is marked: the keeper, and looks whether anything was tampered with.
+"""What the grader puts around the cells of a notebook that is marked: the keeper, and looks whether
+anything was tampered with.
 
-In:  a notebook that is about to be marked. Out: the same with cells of the grader between its cells; afterwards, for each checks
-cell, a complaint or "", and which names of the learner's hide names of Python or of the course.
+In:  a notebook that is about to be marked. Out: the same with cells of the grader between its
+cells; afterwards, for each checks cell, a complaint or "", and which names of the learner's hide
+names of Python or of the course.
 
-Before each cell `keeper` takes a step: the course's cells find the course's names and switches. That is no tampering. But a
-learner's answer shares a process with the checks. It could replace `check_close` by a function that never fails, or
-`course_lib`'s own stage by eager. A probe does what must fail and looks whether it does, looks whether the names that the keeper
-put back were replaced while the checks ran, and takes a fingerprint of the library's code. It answers by raising: an answer
-nobody sees otherwise. (Who rewrites IPython itself could forge this too: marks that decide something deserve a look.)
+Before each cell `keeper` takes a step: the course's cells find the course's names and switches.
+That is no tampering. But a learner's answer shares a process with the checks. It could replace
+`check_close` by a function that never fails, or `course_lib`'s own stage by eager. A probe does
+what must fail and looks whether it does, looks whether the names that the keeper put back were
+replaced while the checks ran, and takes a fingerprint of the library's code. It answers by raising:
+an answer nobody sees otherwise. (Who rewrites IPython itself could forge this too: marks that
+decide something deserve a look.)
 """
 
 from __future__ import annotations
@@ -142,7 +146,9 @@ class Probes:
         return run_of_cell
 
     def complaint(self, index: int, runs: dict[int, CellRun]) -> str:
-        """Why the verdict about the checks cell `index` cannot be trusted, or "". What an earlier probe saw holds on."""
+        """Why the verdict about the checks cell `index` cannot be trusted, or "".
+
+        What an earlier probe saw holds on."""
         clean = self._answer(runs[1])
         for checks in sorted(self.looks):
             if checks > index:
@@ -181,7 +187,8 @@ class Probes:
         return ""
 
     def shadows(self, index: int, runs: dict[int, CellRun]) -> dict[str, int]:
-        """Names of Python or of the course that a cell of the learner's bound before these checks → the cell's number."""
+        """Names of Python or of the course that a cell of the learner's bound before these checks →
+        the cell's number."""
         answer = self._answer(runs[self.looks[index][0]])
         if answer:
             return {str(name): int(number) for name, number in answer[2].items()}

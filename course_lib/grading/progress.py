@@ -1,11 +1,13 @@
-"""`course progress`: how far one's own course is: the map of the lessons, points, and what comes next.
+"""`course progress`: how far one's own course is: the map of the lessons, points, and what comes
+next.
 
-In:  the learner's copies as they are, and what `course check` found (`work/progress.json`, or in an old clone
-     `exercises/progress.json`).
+In:  the learner's copies as they are, and what `course check` found (`work/progress.json`, or in an
+     old clone `exercises/progress.json`).
 Out: a `Progress`, one line for each lesson.
 
-A file of another shape, of a newer version of the course, or that cannot be read counts as none, and a line says so. It is not
-written over before it is kept beside. A notebook that cannot be read is one line.
+A file of another shape, of a newer version of the course, or that cannot be read counts as none,
+and a line says so. It is not written over before it is kept beside. A notebook that cannot be read
+is one line.
 """
 
 from __future__ import annotations
@@ -38,8 +40,8 @@ VERSION = 2  # of progress.json; the first had no number
 
 @dataclass(frozen=True)
 class Standing:
-    """One lesson: `state` is "not begun", "begun" (never checked), "checked", "changed" (since it was checked), "unreadable", or
-    "given" (the learner starts at a later one)."""
+    """One lesson: `state` is "not begun", "begun" (never checked), "checked", "changed" (since it
+    was checked), "unreadable", or "given" (the learner starts at a later one)."""
 
     name: str
     state: str
@@ -73,7 +75,8 @@ class Standing:
 
 @dataclass(frozen=True)
 class Progress:
-    """All lessons with exercises, in order; `notes` are sentences about files that need the learner."""
+    """All lessons with exercises, in order; `notes` are sentences about files that need the
+    learner."""
 
     lessons: tuple[Standing, ...]
     notes: tuple[str, ...] = ()
@@ -103,7 +106,8 @@ class Progress:
 
 @dataclass
 class Memory:
-    """What is remembered from one command to the next: lesson → points and a digest of the answers; the lesson to start at."""
+    """What is remembered from one command to the next: lesson → points and a digest of the answers;
+    the lesson to start at."""
 
     known: dict[str, dict[str, Any]] = field(default_factory=dict)
     start: str | None = None
@@ -169,7 +173,8 @@ def _learners(lesson: Lesson, notes: list[str]) -> Any:
 
 
 def remember(lesson: Lesson, report: Report, answers: str | None = None) -> None:
-    """Keep what a check found; `answers` is the `digest` of what it marked (default: of the learner's notebook as it is now)."""
+    """Keep what a check found; `answers` is the `digest` of what it marked (default: of the
+    learner's notebook as it is now)."""
     if answers is None:
         answers = digest(read(lesson.copy if lesson.copy.is_file() else lesson.exercise))
     with writing.alone(lesson.work):

@@ -1,14 +1,17 @@
 """One reader for every notebook: what can be repaired is repaired, what cannot is named.
 
-In:  a path, or the bytes of a file. Out: a `Notebook` of format 4.5 that is safe to run, or `NotReadable`.
+In:  a path, or the bytes of a file. Out: a `Notebook` of format 4.5 that is safe to run, or
+     `NotReadable`.
 
     nb = read_notebook(path)                  # for marking: without outputs
     nb = read_notebook(path, outputs=True)    # for files that are written again: with the outputs that are well formed
     nb = notebook_from(data, "ann.ipynb")     # the same from bytes; the name is for the message
 
-Every command reads through here, so that they agree about every file. Editors and services write notebooks in many ways. A
-cell's code, its type, its id and its metadata are taken from whatever is there; nothing is validated that marking does not need.
-PyTorch has no counterpart. nbformat's own reader (`nbformat.reads`) refuses or warns where this one repairs.
+Every command reads through here, so that they agree about every file. Editors and services write
+notebooks in many ways. A cell's code, its type, its id and its metadata are taken from whatever is
+there; nothing is validated that marking does not need.
+PyTorch has no counterpart. nbformat's own reader (`nbformat.reads`) refuses or warns where this one
+repairs.
 """
 
 from __future__ import annotations
@@ -90,11 +93,13 @@ def too_large(size: int, limit: int) -> str:
     return f"the file is larger than {limit >> 20} MiB ({size >> 20} MiB). Clear its outputs."
 
 
-# ---- bytes → text ---------------------------------------------------------------------------------------------------
+# ---- bytes → text --------------------------------------------------------------------------------
 
 
 def text_of(data: bytes) -> str:
-    """The file's text, in whichever encoding an editor saved it. A letter that cannot be read becomes �."""
+    """The file's text, in whichever encoding an editor saved it.
+
+    A letter that cannot be read becomes �."""
     for mark, encoding in _MARKS:
         if data.startswith(mark):
             return data.decode(encoding, errors="replace")
@@ -111,21 +116,24 @@ def text_of(data: bytes) -> str:
     except UnicodeDecodeError:
         pass
 
-    # some letters are UTF-8: a few bytes are spoilt. None is: it is the code page of a Western Windows.
+    # some letters are UTF-8: a few bytes are spoilt. None is: it is the code page of a Western
+    # Windows.
     spoilt = data.decode("utf-8", errors="replace")
     if any(ord(letter) > 127 and letter != "\ufffd" for letter in spoilt):
         return spoilt
     return data.decode("cp1252", errors="replace")
 
 
-# ---- text → JSON ----------------------------------------------------------------------------------------------------
+# ---- text → JSON ---------------------------------------------------------------------------------
 
 
 def content_of(text: str, data: bytes, name: str) -> dict[str, Any]:
-    """The JSON object of the file, which has a list of cells; else `NotReadable` says what the file is."""
+    """The JSON object of the file, which has a list of cells; else `NotReadable` says what the file
+    is."""
     text = text.lstrip("\ufeff \t\r\n").rstrip("\0")
     try:
-        # a shorter notebook may have been written over a longer one: the rest behind its end is left out
+        # a shorter notebook may have been written over a longer one: the rest behind its end is
+        # left out
         content, _ = json.JSONDecoder(strict=False).raw_decode(text)
     except json.JSONDecodeError as error:
         kind, why = what_it_is(data, text) or broken_at(error)
@@ -173,7 +181,7 @@ def sheets(content: dict[str, Any]) -> list[dict[str, Any]]:
     return [s for s in worksheets if isinstance(s, dict) and isinstance(s.get("cells"), list)]
 
 
-# ---- JSON → notebook ------------------------------------------------------------------------------------------------
+# ---- JSON → notebook -----------------------------------------------------------------------------
 
 
 def notebook_of(content: dict[str, Any], outputs: bool) -> Notebook:
@@ -235,7 +243,9 @@ def metadata_of(value: Any, known: dict[str, type]) -> dict[str, Any]:
 
 
 def type_of(raw: dict[str, Any], metadata: dict[str, Any]) -> str:
-    """The cell's type. One that format 4 does not know is code if the cell has what only code has."""
+    """The cell's type.
+
+    One that format 4 does not know is code if the cell has what only code has."""
     kind = str(raw.get("cell_type")).strip().lower()
     if kind in _KNOWN_TYPES:
         return kind
@@ -280,7 +290,8 @@ def give_ids(cells: list[dict[str, Any]]) -> None:
 
 
 def whole(value: Any) -> Any:
-    """`value` without halves of letters (lone surrogates), which cannot be written to a file or sent to a kernel."""
+    """`value` without halves of letters (lone surrogates), which cannot be written to a file or
+    sent to a kernel."""
     if isinstance(value, str):
         if value.isascii():
             return value
@@ -292,7 +303,7 @@ def whole(value: Any) -> Any:
     return value
 
 
-# ---- outputs, for files that are written again ----------------------------------------------------------------------
+# ---- outputs, for files that are written again ---------------------------------------------------
 
 
 def outputs_of(value: Any) -> list[dict[str, Any]]:

@@ -1,9 +1,11 @@
 """Why an exercise has no points: one sentence that names the cause.
 
-In:  the notebook that ran, how each cell ended, and a checks cell that failed. Out: the reason for the learner.
+In:  the notebook that ran, how each cell ended, and a checks cell that failed. Out: the reason for
+     the learner.
 
-`RULES` is an ordered table: the first rule that has something to say gives the reason. A check's own What, Why, Expected and Got
-comes first; a limit that was passed next; then what is wrong with the cell of the answer; then names; last, the error as it is.
+`RULES` is an ordered table: the first rule that has something to say gives the reason. A check's
+own What, Why, Expected and Got comes first; a limit that was passed next; then what is wrong with
+the cell of the answer; then names; last, the error as it is.
 PyTorch has no counterpart. nbgrader shows the traceback.
 """
 
@@ -71,7 +73,10 @@ def reason(case: Case) -> str:
 
 @dataclass(frozen=True)
 class Case:
-    """Checks that failed. `shadows`: names of Python or the course → the learner's cell that took them. `beside`: files."""
+    """Checks that failed.
+
+    `shadows`: names of Python or the course → the learner's cell that took them. `beside`:
+    files."""
 
     nb: Notebook
     index: int
@@ -98,7 +103,8 @@ class Case:
 
     @cached_property
     def culprit(self) -> CellRun:
-        """The run that failed first in this exercise, if these checks failed for a name that it should have bound; else these."""
+        """The run that failed first in this exercise, if these checks failed for a name that it
+        should have bound; else these."""
         if self.run.ename != "NameError":
             return self.run
         start = self.answers[0] if self.answers else self.index
@@ -121,7 +127,7 @@ class Case:
                 yield index, cell
 
 
-# ---- rules ----------------------------------------------------------------------------------------------------------
+# ---- rules ---------------------------------------------------------------------------------------
 
 
 def check_failed(case: Case) -> str:
@@ -159,7 +165,8 @@ def answer_is_gone(case: Case) -> str:
 
 
 def stub(case: Case) -> str:
-    """The line that the exercise has in place of an answer: all that is there, or left below an answer."""
+    """The line that the exercise has in place of an answer: all that is there, or left below an
+    answer."""
     run = case.run
     if run.ename != "NotImplementedError":
         return ""
@@ -327,7 +334,8 @@ def file_beside(case: Case) -> str:
 
 
 def what_the_check_did(case: Case) -> str:
-    """The error, and the note that `explained` put on it: the answer's line, the input, what came back."""
+    """The error, and the note that `explained` put on it: the answer's line, the input, what came
+    back."""
     run = case.run
     _, head, note = run.traceback.rpartition(HEAD)
     if not head:
@@ -343,7 +351,7 @@ def as_it_ended(case: Case) -> str:
     return how_it_ended(case.run, case.limits) or "It failed without a word."
 
 
-# ---- tracebacks -----------------------------------------------------------------------------------------------------
+# ---- tracebacks ----------------------------------------------------------------------------------
 
 
 def missing_name(run: CellRun) -> str:

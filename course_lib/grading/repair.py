@@ -1,11 +1,11 @@
 """Make submissions such that nbgrader's own commands can mark them.
 
-In:  a class's folder as `collect` gives it. Out: `STUDENT/NN_name/NN_name.ipynb` with each graded cell once, in a format that
-nbgrader reads; the file as it was is under `.earlier/`.
+In:  a class's folder as `collect` gives it. Out: `STUDENT/NN_name/NN_name.ipynb` with each graded
+cell once, in a format that nbgrader reads; the file as it was is under `.earlier/`.
 
-nbgrader fails a whole submission for one cell that was copied or split, for a name of a cell that its gradebook lacks, and for a
-file that is a little damaged. So the exercise is taken, and the learner's answers and own cells are put into it, as `course
-grade` does.
+nbgrader fails a whole submission for one cell that was copied or split, for a name of a cell that
+its gradebook lacks, and for a file that is a little damaged. So the exercise is taken, and the
+learner's answers and own cells are put into it, as `course grade` does.
 The PyTorch counterpart: none.
 """
 
@@ -34,7 +34,8 @@ class Repaired:
 
 
 def repaired(learners: Notebook, exercise: Notebook) -> Notebook:
-    """The exercise with the learner's answers and cells in it; each name for grading is there once."""
+    """The exercise with the learner's answers and cells in it; each name for grading is there
+    once."""
     nb = copy.deepcopy(assembled(learners, exercise))
     used_names: set[str] = set()
 
@@ -81,7 +82,10 @@ def write_repaired(found: Collected, course: list[Lesson], folder: Path) -> Repa
 
 
 def folder_of(student: str, folder: Path) -> Path:
-    """The student's folder. One that is there keeps its name, whatever signs it has: by another name nbgrader sees a second student."""
+    """The student's folder.
+
+    One that is there keeps its name, whatever signs it has: by another name nbgrader sees a second
+    student."""
     folders = [path for path in folder.iterdir() if path.is_dir()] if folder.is_dir() else []
     same = [path for path in folders if path.name == student]
     # `collect` leaves such signs away at both ends of a name

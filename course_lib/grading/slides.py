@@ -1,11 +1,12 @@
 """`course slides`: a lesson's notebook as slides with speaker notes, in pages that need no network.
 
-In:  notebooks with stored outputs (nothing is run). Out: a folder with `index.html`, a page for each lesson, and reveal.js beside
-them (from the package `sphinx-revealjs`, of the extra `site`).
+In:  notebooks with stored outputs (nothing is run). Out: a folder with `index.html`, a page for
+each lesson, and reveal.js beside them (from the package `sphinx-revealjs`, of the extra `site`).
 
-What goes onto a slide follows from the lesson's spine: `##` begins a column, `###` and each picture a slide below. A slide
-carries the heading, the first sentences, tables, short lists, code and outputs; what the notebook says beyond that becomes the
-speaker's notes. Jupyter's own mark of a cell (`slideshow.slide_type`) has the last word.
+What goes onto a slide follows from the lesson's spine: `##` begins a column, `###` and each picture
+a slide below. A slide carries the heading, the first sentences, tables, short lists, code and
+outputs; what the notebook says beyond that becomes the speaker's notes. Jupyter's own mark of a
+cell (`slideshow.slide_type`) has the last word.
 """
 
 from __future__ import annotations
@@ -35,14 +36,17 @@ ONLY_SETS_UP = re.compile(r"(import |from |_ = |os\.environ\[|$|#)")
 
 @dataclass(frozen=True)
 class Split:
-    """A piece of prose: what is shown, and what is said. `said` is empty where all of it is shown."""
+    """A piece of prose: what is shown, and what is said.
+
+    `said` is empty where all of it is shown."""
 
     shown: str
     said: str = ""
 
 
 def make_slides(notebooks: list[Path], out: Path) -> list[Path]:
-    """Write a page of slides for each notebook, the index, and what they need; the pages come back."""
+    """Write a page of slides for each notebook, the index, and what they need; the pages come
+    back."""
     reveal = reveal_folder()
     out.mkdir(parents=True, exist_ok=True)
     for name in KEPT:
@@ -124,11 +128,12 @@ def title_of(nb: Notebook) -> str:
     return "Slides"
 
 
-# ---- what goes where --------------------------------------------------------------------------------------------------
+# ---- what goes where -----------------------------------------------------------------------------
 
 
 def planned(nb: Notebook) -> Notebook:
-    """The notebook cut into slides: each cell says its `slide_type`, and what is said but not shown is a cell of notes."""
+    """The notebook cut into slides: each cell says its `slide_type`, and what is said but not shown
+    is a cell of notes."""
     nb = copy.deepcopy(nb)
     deck = Deck()
 
@@ -161,7 +166,9 @@ class Deck:
         self.cells.append(cell)
 
     def begin(self, slide_type: str) -> None:
-        """Later cells stand on a new slide. One below another is told where it is; a section has its heading."""
+        """Later cells stand on a new slide.
+
+        One below another is told where it is; a section has its heading."""
         self.say()
         self.taken = False
         if slide_type == "subslide":
@@ -169,7 +176,8 @@ class Deck:
             self.add(new_markdown_cell(f'<p class="where">{kicker}</p>'), slide_type)
 
     def make_room(self, own: str) -> None:
-        """For a cell without a heading: a new slide if the instructor's mark says so, or if this one has its picture."""
+        """For a cell without a heading: a new slide if the instructor's mark says so, or if this
+        one has its picture."""
         if own in ("slide", "subslide"):
             self.begin("slide")
         elif own == "-" and self.taken:
@@ -225,7 +233,8 @@ class Deck:
 
 
 def answer_of(source: str) -> str:
-    """What the speaker needs of a cell whose source is hidden: the answer of its question and why, or else the source."""
+    """What the speaker needs of a cell whose source is hidden: the answer of its question and why,
+    or else the source."""
     for call in ast.walk(ast.parse(source)) if "Predict(" in source else ():
         if (
             isinstance(call, ast.Call)
@@ -253,7 +262,9 @@ def sections(text: str) -> list[str]:
 
 
 def divided(text: str) -> Split:
-    """Prose as it is shown and said. Questions whose answers are folded are shown, their answers said."""
+    """Prose as it is shown and said.
+
+    Questions whose answers are folded are shown, their answers said."""
     whole = DETAILS.sub(lambda found: f"**{found[1].strip()}**\n\n{found[2].strip()}", text).strip()
     shown, prose = [], 0
 
@@ -271,7 +282,8 @@ def divided(text: str) -> Split:
 
 
 def asked(details: re.Match[str]) -> str:
-    """The question above a folded answer; what is no question (a solution, a longer listing) is not shown."""
+    """The question above a folded answer; what is no question (a solution, a longer listing) is not
+    shown."""
     question = re.sub(r"</?code>", "`", details[1]).strip()
     if re.match(r"\d+\. ", question):
         return f"{question}\n\n"

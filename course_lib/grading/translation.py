@@ -1,12 +1,16 @@
-"""Which texts of the course are translated, and whether their translations are those of today's English.
+"""Which texts of the course are translated, and whether their translations are those of today's
+English.
 
-In:  notebooks, exercises and the glossary in English, the catalogs in `course_lib/languages/`. Out: catalogs in step with them.
+In:  notebooks, exercises and the glossary in English, the catalogs in `course_lib/languages/`. Out:
+     catalogs in step with them.
 
-    course translate              brings every catalog up to date, and writes the editions (`edition`)
+    course translate              brings every catalog up to date, and writes the editions
+                                  (`edition`)
     course translate zh_Hans 07   begins the catalogs of lesson 07
 
-A text that was edited since its translation is marked in its catalog and shown in English until somebody translates it anew.
-`stale` says which texts a catalog does not know of yet: the test that CI runs.
+A text that was edited since its translation is marked in its catalog and shown in English until
+somebody translates it anew. `stale` says which texts a catalog does not know of yet: the test that
+CI runs.
 """
 
 from __future__ import annotations
@@ -34,7 +38,9 @@ NOTES_BELOW = (
 
 @dataclass(frozen=True)
 class Part:
-    """What one catalog translates. `english` is the file that it comes from, `catalog` the catalog's name; both are relative."""
+    """What one catalog translates.
+
+    `english` is the file that it comes from, `catalog` the catalog's name; both are relative."""
 
     english: Path
     catalog: Path
@@ -65,7 +71,9 @@ def parts(root: Path) -> list[Part]:
 
 
 def prose(notebook: str) -> list[Source]:
-    """The text cells of a notebook, by the ids of the cells. (Read as JSON: a hundred times as fast as with nbformat.)"""
+    """The text cells of a notebook, by the ids of the cells.
+
+    (Read as JSON: a hundred times as fast as with nbformat.)"""
     return [
         Source(cell["id"], "".join(cell["source"]))
         for cell in json.loads(notebook)["cells"]
@@ -83,7 +91,7 @@ def glossary_sources(text: str) -> list[Source]:
     return sources
 
 
-# ---- labels in code -------------------------------------------------------------------------------------------------
+# ---- labels in code ------------------------------------------------------------------------------
 
 
 def labels_in_code(notebook: str) -> list[str]:
@@ -126,7 +134,8 @@ def _texts(node: ast.expr) -> Iterator[str]:
 
 
 def _label_sources(root: Path, language: str, entries: list[Entry]) -> list[Source]:
-    """The labels that are there, the notes below untranslated texts, and what the code of the translated lessons says."""
+    """The labels that are there, the notes below untranslated texts, and what the code of the
+    translated lessons says."""
     texts = [entry.english for entry in entries if not entry.stale]
     texts += NOTES_BELOW
     for part in parts(root):
@@ -136,7 +145,7 @@ def _label_sources(root: Path, language: str, entries: list[Entry]) -> list[Sour
     return [Source("", text) for text in dict.fromkeys(texts)]
 
 
-# ---- in step with the English ---------------------------------------------------------------------------------------
+# ---- in step with the English --------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
@@ -212,7 +221,9 @@ def updates(root: Path) -> list[Update]:
 
 
 def stale(root: Path) -> list[str]:
-    """What the catalogs do not know of yet: which text, and what to do. Nothing where all are in step."""
+    """What the catalogs do not know of yet: which text, and what to do.
+
+    Nothing where all are in step."""
     todo = "Run `course translate` and commit course_lib/languages: the part is shown in English until somebody translates it."
     return [f"{change}. {todo}" for update in updates(root) for change in update.said]
 
@@ -226,7 +237,9 @@ def keep_in_step(root: Path) -> list[str]:
 
 
 def begin(root: Path, language: str, numbers: list[str]) -> None:
-    """Make the catalogs of these lessons, with nothing translated in them. Raises CourseError for an unknown language."""
+    """Make the catalogs of these lessons, with nothing translated in them.
+
+    Raises CourseError for an unknown language."""
     if language not in known():
         raise CourseError(
             f"There is no language {language!r}. Make {CATALOGS / language / 'labels.po'} with the header of another "
@@ -242,7 +255,8 @@ def begin(root: Path, language: str, numbers: list[str]) -> None:
 
 @dataclass(frozen=True)
 class State:
-    """How far the translation of one part is: texts in all, translated, and translated from an English that has changed."""
+    """How far the translation of one part is: texts in all, translated, and translated from an
+    English that has changed."""
 
     part: Part
     texts: int

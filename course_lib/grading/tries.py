@@ -6,11 +6,12 @@ In:  each run of `course check`, and `course.toml` at the top of the course, if 
          minutes_between = 10     # of two tries at one lesson
          tries_a_day = 20         # at one lesson
 
-Out: `work/tries.jsonl`, a line for each try: when, which lesson, how many points; and a refusal in one sentence.
+Out: `work/tries.jsonl`, a line for each try: when, which lesson, how many points; and a refusal in
+     one sentence.
 
-Both settings are 0 at first: no wait. The log is the learner's own file: it lies in `work/`, is handed in with the notebooks if a
-teacher asks for it, and whoever wants to can edit it. It is for talking about how somebody works, not for proving anything.
-The PyTorch counterpart: none.
+Both settings are 0 at first: no wait. The log is the learner's own file: it lies in `work/`, is
+handed in with the notebooks if a teacher asks for it, and whoever wants to can edit it. It is for
+talking about how somebody works, not for proving anything. The PyTorch counterpart: none.
 """
 
 from __future__ import annotations
@@ -72,7 +73,8 @@ def limit_of(root: Path) -> Limit:
 
 
 def require_a_turn(lesson: Lesson, now: datetime | None = None) -> None:
-    """Raise CourseError where this lesson has been checked too often, with the time from which on it may be."""
+    """Raise CourseError where this lesson has been checked too often, with the time from which on
+    it may be."""
     limit = limit_of(lesson.root)
     if limit == Limit():
         return
@@ -119,7 +121,9 @@ def file_of(root: Path) -> Path:
 
 
 def tries_in(path: Path) -> list[Try]:
-    """The tries of a log. A line that says something else is left out: the file is the learner's."""
+    """The tries of a log.
+
+    A line that says something else is left out: the file is the learner's."""
     try:
         lines = path.read_text(encoding="utf-8", errors="replace").splitlines()
     except OSError:

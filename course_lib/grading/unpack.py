@@ -1,10 +1,12 @@
 """Every file of a download, zips in zips included, one after the other. Nothing is written.
 
-In:  a folder or a zip. Out: `Piece`s (a file that can be read), `Folder`s, and `Left`s: what is there and not looked at, with a
-reason. One folder or zip that cannot be opened is one `Left`, and the rest goes on.
+In:  a folder or a zip. Out: `Piece`s (a file that can be read), `Folder`s, and `Left`s: what is
+there and not looked at, with a reason. One folder or zip that cannot be opened is one `Left`, and
+the rest goes on.
 
-A zip of a stranger may be made to harm: names that lead out of it, links, millions of entries, gigabytes behind a few bytes.
-Such an entry is a `Left`. Bytes are read only when somebody asks for them.
+A zip of a stranger may be made to harm: names that lead out of it, links, millions of entries,
+gigabytes behind a few bytes. Such an entry is a `Left`. Bytes are read only when somebody asks for
+them.
 The PyTorch counterpart: none.
 """
 
@@ -38,7 +40,8 @@ LINK = "It is a link to another place."
 
 @dataclass(frozen=True)
 class Piece:
-    """A file: its path below the download, its size and time, and how to get its bytes (OSError: it cannot be read)."""
+    """A file: its path below the download, its size and time, and how to get its bytes (OSError: it
+    cannot be read)."""
 
     parts: Parts
     size: int
@@ -87,7 +90,9 @@ class _Place:
 
 
 def files_of(download: Path, leave_out: tuple[Path, ...] = ()) -> Iterator[Entry]:
-    """All that is in a download, in the order of the names. `leave_out`: folders that are not looked at."""
+    """All that is in a download, in the order of the names.
+
+    `leave_out`: folders that are not looked at."""
     require_a_download(download)
     top = _Place((), 0, _Budget(MOST_ENTRIES, LARGEST_ZIPS))
     if download.is_dir():
@@ -105,7 +110,7 @@ def require_a_download(download: Path) -> None:
     raise CourseError(f"{download} is no folder. Give the one that holds the students' work.")
 
 
-# ---- folders --------------------------------------------------------------------------------------------------------
+# ---- folders -------------------------------------------------------------------------------------
 
 
 def _folder(folder: Path, place: _Place, leave_out: set[str]) -> Iterator[Entry]:
@@ -176,7 +181,7 @@ def _file(piece: Piece, here: _Place) -> Iterator[Entry]:
         yield from _zip_file(piece.load, here)
 
 
-# ---- zips -----------------------------------------------------------------------------------------------------------
+# ---- zips ----------------------------------------------------------------------------------------
 
 
 def _zip_file(load: Callable[[], bytes], place: _Place) -> Iterator[Entry]:
@@ -225,7 +230,8 @@ def _in_zip(archive: zipfile.ZipFile, entry: zipfile.ZipInfo, zip_place: _Place)
 def _why_not(
     entry: zipfile.ZipInfo, name: str, steps: list[str], budget: _Budget
 ) -> tuple[str, bool]:
-    """Why an entry of a zip is left out, and whether that is harmless; ("", False) if it is taken."""
+    """Why an entry of a zip is left out, and whether that is harmless; ("", False) if it is
+    taken."""
     if name.startswith("/") or ".." in steps or (steps and steps[0].endswith(":")) or not steps:
         return "Its name leads out of the zip.", False
     if about := next(filter(None, map(leftover, steps)), ""):
@@ -280,7 +286,8 @@ def _time_of(entry: zipfile.ZipInfo) -> float:
 
 
 def printable(name: str) -> str:
-    """The name in letters that can be printed and stored; a byte that is no letter is written out."""
+    """The name in letters that can be printed and stored; a byte that is no letter is written
+    out."""
     try:
         text = os.fsencode(name).decode("utf-8", errors="backslashreplace")
     except UnicodeEncodeError:  # half a letter, in the name of a zip's entry

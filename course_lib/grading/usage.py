@@ -30,7 +30,8 @@ def resident_bytes(process: Any) -> int:
 
 
 def nameless_bytes(pids: Iterable[int]) -> int:
-    """Bytes of files that are open and have no name (deleted, or made by `memfd_create`): no folder shows them."""
+    """Bytes of files that are open and have no name (deleted, or made by `memfd_create`): no folder
+    shows them."""
     bytes_of_file: dict[tuple[int, int], int] = {}
     for pid in pids:
         for number in _listed(f"/proc/{pid}/fd"):

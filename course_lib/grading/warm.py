@@ -1,20 +1,24 @@
-"""A kernel that has imported torch and the course before it starts: most of a marking's time were those imports.
+"""A kernel that has imported torch and the course before it starts: most of a marking's time were
+those imports.
 
-In:  a sandbox that `bubblewrap` has just made, with a process in it that only sleeps. Out: a kernel inside this sandbox.
+In:  a sandbox that `bubblewrap` has just made, with a process in it that only sleeps. Out: a kernel
+     inside this sandbox.
 
-One process, the nursery, imports what all lessons need and does nothing else. For each submission it is forked, and the fork
-enters the sandbox before it becomes a kernel:
+One process, the nursery, imports what all lessons need and does nothing else. For each submission
+it is forked, and the fork enters the sandbox before it becomes a kernel:
 
     grader ── bwrap ── sleep            the walls, made anew for each submission, as for any kernel
        └───── nursery ── keeper ── kernel   the keeper takes over all that `sleep` has: its namespaces, limits and rights
 
-So a student's process has the walls of a sandbox of its own. No student's code has run in the process that it was forked from,
-and the environment it sees has nothing of the teacher's. When the kernel ends the keeper ends `sleep`, and with it the
-sandbox; when the sandbox is killed the operating system kills all that is in it.
+So a student's process has the walls of a sandbox of its own. No student's code has run in the
+process that it was forked from, and the environment it sees has nothing of the teacher's. When the
+kernel ends the keeper ends `sleep`, and with it the sandbox; when the sandbox is killed the
+operating system kills all that is in it.
 
-Where that cannot be done (another system than Linux, a container that forbids to enter namespaces) `fork_into` gives None, and
-the kernel starts in the ordinary way. The PyTorch counterpart: `torch/_inductor/compile_worker/subproc_pool.py`, whose workers
-are forked from one process that has imported torch.
+Where that cannot be done (another system than Linux, a container that forbids to enter namespaces)
+`fork_into` gives None, and the kernel starts in the ordinary way. The PyTorch counterpart:
+`torch/_inductor/compile_worker/subproc_pool.py`, whose workers are forked from one process that has
+imported torch.
 """
 
 from __future__ import annotations
@@ -71,11 +75,13 @@ class Wanted:
     pen: str = ""
 
 
-# ---- in the grader --------------------------------------------------------------------------------------------------
+# ---- in the grader -------------------------------------------------------------------------------
 
 
 class Nursery:
-    """The process that is forked. One for each process that marks; it is started when the first kernel is wanted."""
+    """The process that is forked.
+
+    One for each process that marks; it is started when the first kernel is wanted."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -86,7 +92,8 @@ class Nursery:
         self.why_not = ""  # why kernels start in the ordinary way
 
     def is_worth_it(self) -> bool:
-        """Whether the next kernel should be forked: on this system, and after some others or where more are expected."""
+        """Whether the next kernel should be forked: on this system, and after some others or where
+        more are expected."""
         if sys.platform != "linux" or not hasattr(os, "pidfd_open") or self.why_not:
             return False
         self._kernels += 1
@@ -97,7 +104,8 @@ class Nursery:
         self._kernels += kernels
 
     def fork_into(self, wanted: Wanted) -> int | None:
-        """The process id of a kernel that runs inside the sandbox; None if it cannot be made in this way."""
+        """The process id of a kernel that runs inside the sandbox; None if it cannot be made in
+        this way."""
         with self._lock:
             if self.why_not:
                 return None
@@ -168,7 +176,8 @@ atexit.register(NURSERY.end)
 
 
 def sleeper_in(sandbox_process: int, seconds: float = 20) -> int | None:
-    """The process that sleeps in a sandbox, once the sandbox is complete: `bubblewrap` starts it last."""
+    """The process that sleeps in a sandbox, once the sandbox is complete: `bubblewrap` starts it
+    last."""
     import psutil
 
     end = time.monotonic() + seconds
@@ -187,7 +196,7 @@ def sleeper_in(sandbox_process: int, seconds: float = 20) -> int | None:
     return None
 
 
-# ---- in the nursery -------------------------------------------------------------------------------------------------
+# ---- in the nursery ------------------------------------------------------------------------------
 
 _NAMESPACES = ("cgroup", "ipc", "mnt", "net", "pid", "user", "uts")
 _CLONE = {
@@ -210,7 +219,8 @@ def serve() -> None:
         del sys.path[0]
     for name in IMPORTED:
         importlib.import_module(name)
-    # a kernel of its own would find what these imports leave as young; here it is old for all of them
+    # a kernel of its own would find what these imports leave as young; here it is old for all of
+    # them
     import gc
 
     gc.collect()
@@ -239,7 +249,9 @@ def _bury() -> None:
 
 
 def _keeper_of(wanted: Wanted) -> dict[str, Any] | None:
-    """Fork a keeper, which forks the kernel. In the kernel None comes back; else what the keeper says."""
+    """Fork a keeper, which forks the kernel.
+
+    In the kernel None comes back; else what the keeper says."""
     reading, writing = os.pipe()
     if os.fork():
         os.close(writing)
@@ -330,7 +342,8 @@ def _read(status: int) -> str:
 
 
 def _rights_in(status: str) -> dict[str, int]:
-    """The capabilities of a process, whether it can gain new ones, and whether its system calls are filtered."""
+    """The capabilities of a process, whether it can gain new ones, and whether its system calls are
+    filtered."""
     rights = {}
     for line in status.splitlines():
         name, _, value = line.partition(":")
@@ -377,7 +390,8 @@ def _give_up_rights(libc: Any, rights: dict[str, int]) -> None:
 
 
 def _become_kernel(wanted: Wanted) -> None:
-    """The forked process inside the sandbox: what a new Python would have, then IPython's kernel."""
+    """The forked process inside the sandbox: what a new Python would have, then IPython's
+    kernel."""
     os.setsid()  # a group of its own: what it sends to its group reaches no keeper
     os.chdir(wanted.folder)
     # nothing of the nursery stays open: no pipe, and no folder outside

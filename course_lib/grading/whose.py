@@ -1,10 +1,11 @@
 """Whose file is this, and which lesson is it? What the names on its path say.
 
-In:  the paths of a download (below its top, zips counting as folders) and the course's lessons. Out: for a path, an `Owner` and
-the name of a lesson, or None and "".
+In:  the paths of a download (below its top, zips counting as folders) and the course's lessons.
+Out: for a path, an `Owner` and the name of a lesson, or None and "".
 
-The outermost name that says a student decides: `ann/` in `ann/01_eager_overhead/01_eager_overhead.ipynb`, a platform's name
-(`corners/systems.py`), or what is left of `ann_01_eager_overhead.ipynb` without the lesson. Folders around all students
+The outermost name that says a student decides: `ann/` in
+`ann/01_eager_overhead/01_eager_overhead.ipynb`, a platform's name (`corners/systems.py`), or what
+is left of `ann_01_eager_overhead.ipynb` without the lesson. Folders around all students
 (`submitted/`, `submissions (2).zip`) say nothing.
 The PyTorch counterpart: none.
 """
@@ -52,7 +53,8 @@ class Owner:
 
     @property
     def folded(self) -> str:
-        """The name without what systems write in different ways: accents as two letters, capitals."""
+        """The name without what systems write in different ways: accents as two letters,
+        capitals."""
         return unicodedata.normalize("NFKC", self.student).casefold()
 
 
@@ -112,7 +114,8 @@ def _plain(name: str) -> str:
 
 
 def _pattern(lesson: str) -> re.Pattern[str]:
-    """`01_eager_overhead` in any spelling: capitals, blanks, `1-eager-overhead`, and without its number if it has two words."""
+    """`01_eager_overhead` in any spelling: capitals, blanks, `1-eager-overhead`, and without its
+    number if it has two words."""
     number, _, title = lesson.partition("_")
     words = r"[\W_]*".join(map(re.escape, title.split("_")))
     before = rf"(?:(?<!\d)0*{number.lstrip('0') or 0}[\W_]*)"
@@ -182,7 +185,8 @@ class Whose:
         return alone and self._holds_students(parts, names_inside)
 
     def _holds_students(self, parts: Parts, inside: list[str]) -> bool:
-        """For the one folder at the top: do several names in it say a student, or has the one a lesson's folder?"""
+        """For the one folder at the top: do several names in it say a student, or has the one a
+        lesson's folder?"""
         names = {self.names.without_lesson(child) for child in inside if self._counts(parts, child)}
         names.discard("")
         if len(names) != 1:

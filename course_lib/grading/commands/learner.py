@@ -1,6 +1,8 @@
-"""Commands for who learns: start, check, progress, certificate, feedback, update, undo, join, assemble.
+"""Commands for who learns: start, check, progress, certificate, feedback, update, undo, join,
+assemble.
 
-In:  the parsed arguments. Out: the learner's copies under `work/`, what the checks say of them, and an exit status.
+In:  the parsed arguments. Out: the learner's copies under `work/`, what the checks say of them, and
+an exit status.
 PyTorch has no counterpart. nbgrader's `validate` is near to `check`, without hidden checks.
 """
 
@@ -57,7 +59,8 @@ def add(commands: Commands) -> None:
 
 
 def tidied(command: Command) -> Command:
-    """The command, which first removes what a killed one left in the learner's folder, and says so."""
+    """The command, which first removes what a killed one left in the learner's folder, and says
+    so."""
 
     @functools.wraps(command)
     def run(args: argparse.Namespace) -> int:
@@ -68,7 +71,8 @@ def tidied(command: Command) -> Command:
         try:
             removed = remove_unfinished(work_folder(find_root()))
         except (CourseError, OSError):
-            removed = []  # a folder for reading only, or no course here: the command says that itself
+            # a folder for reading only, or no course here: the command says that itself
+            removed = []
         if removed:
             names = ", ".join(path.name for path in removed)
             say_beside(
@@ -126,7 +130,8 @@ def check(args: argparse.Namespace) -> int:
 
 
 def note_when_saved(lesson: Lesson, path: Path) -> None:
-    """Say how old the file is: what is typed in JupyterLab and not saved yet cannot be marked, and nothing else would show it."""
+    """Say how old the file is: what is typed in JupyterLab and not saved yet cannot be marked, and
+    nothing else would show it."""
     age = time.time() - path.stat().st_mtime
     if age > JUST_SAVED:
         say_beside(f"{lesson} as saved {ago(age)}. Changed since? Ctrl+S saves it.")
@@ -141,7 +146,9 @@ def ago(seconds: float) -> str:
 
 
 def remember_result(lesson: Lesson, report: Report, answers: str) -> None:
-    """Remember the points and keep the file that was marked. That this fails is told, and changes nothing else."""
+    """Remember the points and keep the file that was marked.
+
+    That this fails is told, and changes nothing else."""
     from course_lib.grading.errors import CourseError
     from course_lib.grading.history import keep_now
     from course_lib.grading.progress import remember
@@ -196,7 +203,8 @@ def certificate(args: argparse.Namespace) -> int:
 
 
 def feedback(args: argparse.Namespace) -> int:
-    """Print the frame of a message about a lesson, with the versions that whoever reads it must know."""
+    """Print the frame of a message about a lesson, with the versions that whoever reads it must
+    know."""
     import platform
     from importlib.metadata import version
 
@@ -327,9 +335,12 @@ def update(args: argparse.Namespace) -> int:
 def each_lesson(
     args: argparse.Namespace, one: Callable[[Lesson], Done | None], counted: tuple[str, ...] = ()
 ) -> int:
-    """Do one thing to the chosen lessons, or to all. What is not done to one does not keep it from the next.
+    """Do one thing to the chosen lessons, or to all.
 
-    Of lessons where it ended with a `counted` word, and with nothing to be said, only the number is told.
+    What is not done to one does not keep it from the next.
+
+    Of lessons where it ended with a `counted` word, and with nothing to be said, only the number is
+    told.
     """
     from course_lib.grading.copies import Done
     from course_lib.grading.errors import CourseError
@@ -401,7 +412,8 @@ def undo(args: argparse.Namespace) -> int:
 
 @tidied
 def join(args: argparse.Namespace) -> int:
-    """Catch up: everything before this lesson counts as given; in the capstone the course's answers stand in."""
+    """Catch up: everything before this lesson counts as given; in the capstone the course's answers
+    stand in."""
     from course_lib.grading.copies import start
     from course_lib.grading.notebooks import find_lesson, find_root
     from course_lib.grading.progress import progress, start_at

@@ -1,6 +1,7 @@
 """Commands for who marks a class: grade, gradebook, tries, certify, collect, repair, example.
 
-In:  the parsed arguments: a folder or a download of submissions. Out: marks, folders, lines about each file, and an exit status.
+In:  the parsed arguments: a folder or a download of submissions. Out: marks, folders, lines about
+each file, and an exit status.
 Counterpart: nbgrader's `autograde`, `zip_collect` and `export`.
 """
 

@@ -1,6 +1,8 @@
-"""How learning platforms name what was handed in: each name has the student in it, and often the attempt.
+"""How learning platforms name what was handed in: each name has the student in it, and often the
+attempt.
 
-In:  the name of a file or folder of a download. Out: `Signed`, or None where no platform names things so.
+In:  the name of a file or folder of a download. Out: `Signed`, or None where no platform names
+     things so.
 
 | platform | a name |
 |---|---|
@@ -20,7 +22,9 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Signed:
-    """What a platform's name says. `number` tells two students of one name apart; a larger `attempt` is a newer one."""
+    """What a platform's name says.
+
+    `number` tells two students of one name apart; a larger `attempt` is a newer one."""
 
     platform: str
     student: str
@@ -32,7 +36,8 @@ class Signed:
 
 @dataclass(frozen=True)
 class Platform:
-    """How one platform names files: groups `who`, and where there are some `id`, `nr`, `when`, `late`, `rest`."""
+    """How one platform names files: groups `who`, and where there are some `id`, `nr`, `when`,
+    `late`, `rest`."""
 
     name: str
     pattern: str
