@@ -1,7 +1,8 @@
 """The subcommands of `course bench`.
 
-In:  command-line arguments. Out: text (or JSON) and an exit status: 1 if a result is wrong or course_lib fails, 2 for
-arguments that make no sense. A machine on which torch.compile cannot run is told of, and is no failure.
+In:  command-line arguments. Out: text (or JSON) and an exit status: 1 if a result is wrong or
+course_lib fails, 2 for arguments that make no sense. A machine on which torch.compile cannot run is
+told of, and is no failure.
 """
 
 from __future__ import annotations
@@ -158,7 +159,7 @@ def positive(text: str) -> int:
     return value
 
 
-# ---- the subcommands ------------------------------------------------------------------------------------------------
+# ---- the subcommands -----------------------------------------------------------------------------
 
 
 def tinyblock(args: argparse.Namespace) -> int:
@@ -257,7 +258,9 @@ def rates(outcomes: Sequence[Outcome], moved: int) -> str:
 
 
 def suite(args: argparse.Namespace) -> int:
-    """The workloads that the compiler is measured by, each with what it must reach. On a GPU they are others."""
+    """The workloads that the compiler is measured by, each with what it must reach.
+
+    On a GPU they are others."""
     out = report.text_stream(args.json)
     if args.device.startswith("cuda"):
         return on_gpu(args, out)
@@ -359,7 +362,8 @@ def on_gpu(args: argparse.Namespace, out: TextIO) -> int:
 
 
 def compile(args: argparse.Namespace) -> int:
-    """The whole first call, in fresh processes: nothing on disk, others compiled before, the same compiled before."""
+    """The whole first call, in fresh processes: nothing on disk, others compiled before, the same
+    compiled before."""
     if is_unknown(args.names, "workload", models.FIRST_CALLS):
         return 2
 
@@ -425,7 +429,7 @@ def peak(args: argparse.Namespace) -> int:
     return int(any(math.isnan(sizes["course_lib"]) for sizes in sizes_by_work.values()))
 
 
-# ---- shared ---------------------------------------------------------------------------------------------------------
+# ---- shared --------------------------------------------------------------------------------------
 
 
 def say(out: TextIO, text: str) -> None:

@@ -1,11 +1,13 @@
-"""What the first call costs: a fresh process, from a built model to its first result, by what is on disk already.
+"""What the first call costs: a fresh process, from a built model to its first result, by what is on
+disk already.
 
-In:  who compiles ("course_lib" or "torch.compile") and what (`models.FIRST_CALLS`). Out: `FirstCall`, measured by the child
-     process itself (`child.py`).
+In:  who compiles ("course_lib" or "torch.compile") and what (`models.FIRST_CALLS`). Out:
+     `FirstCall`, measured by the child process itself (`child.py`).
 
-Three situations: nothing on disk; something else was compiled before, so that headers and measurements of the machine are there;
-the same was compiled before. Each compiler has cache folders of its own and never sees the other. `import torch` and building the
-model are not counted; importing course_lib is, since torch.compile's own imports happen inside its first call.
+Three situations: nothing on disk; something else was compiled before, so that headers and
+measurements of the machine are there; the same was compiled before. Each compiler has cache folders
+of its own and never sees the other. `import torch` and building the model are not counted;
+importing course_lib is, since torch.compile's own imports happen inside its first call.
 """
 
 from __future__ import annotations
@@ -33,7 +35,10 @@ SMALL = "x * 2 + y"
 
 @dataclass
 class FirstCall:
-    """Seconds. `compile_and_call`: from `compile(model)` to the first result; `imports`: loading the compiler before that."""
+    """Seconds.
+
+    `compile_and_call`: from `compile(model)` to the first result; `imports`: loading the compiler
+    before that."""
 
     imports: float = 0.0
     compile_and_call: float = 0.0
@@ -99,7 +104,8 @@ Runs = Mapping[tuple[str, str], Mapping[str, FirstCall]]
 
 
 def table(runs: Runs) -> str:
-    """A row for each workload and situation: imports and first call together, and how many times as long torch.compile takes."""
+    """A row for each workload and situation: imports and first call together, and how many times as
+    long torch.compile takes."""
     head = ("", "caches", "course_lib", "of it imports", "torch.compile", "ratio")
     rows: list[tuple[str, ...]] = [head]
     problems = []

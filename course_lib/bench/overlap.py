@@ -1,11 +1,13 @@
-"""Is communication hidden behind compute? A model on all GPUs of a machine under `DistributedDataParallel` (DDP) and under
-`fully_shard` (FSDP2), eager and compiled: are the gradients right, how long does a step take, and what ran when?
+"""Is communication hidden behind compute? A model on all GPUs of a machine under
+`DistributedDataParallel` (DDP) and under `fully_shard` (FSDP2), eager and compiled: are the
+gradients right, how long does a step take, and what ran when?
 
     python -m course_lib.bench.overlap overlap.json
 
-Each process has a GPU. A profiler says when NCCL's kernels and all others ran; `hidden` is the part of NCCL's time in which
-others ran too. DDP sends a bucket of gradients as soon as backward has computed it. Eager does so layer by layer; a module that
-is compiled as a whole would hand out all gradients at its end, so its graph is cut (`course_lib/autograd/buckets.py`).
+Each process has a GPU. A profiler says when NCCL's kernels and all others ran; `hidden` is the part
+of NCCL's time in which others ran too. DDP sends a bucket of gradients as soon as backward has
+computed it. Eager does so layer by layer; a module that is compiled as a whole would hand out all
+gradients at its end, so its graph is cut (`course_lib/autograd/buckets.py`).
 """
 
 import datetime
@@ -140,14 +142,16 @@ def both(a: Spans, b: Spans) -> Spans:
 
 
 def recorded() -> dict[str, Any]:
-    """What was measured on two GPUs: machine, versions, date and (`ways`) what `measure` and `error` found for each way."""
+    """What was measured on two GPUs: machine, versions, date and (`ways`) what `measure` and
+    `error` found for each way."""
     path = Path(__file__).with_name("recorded") / "h100x2_overlap.json"
     measurements: dict[str, Any] = json.loads(path.read_text())
     return measurements
 
 
 def as_launches(way: dict[str, Any]) -> list[Launch]:
-    """One recorded step for `viz.launch_timeline`, compute in its first lane, and NCCL in the other."""
+    """One recorded step for `viz.launch_timeline`, compute in its first lane, and NCCL in the
+    other."""
     ran = []
     for name in ("compute", "nccl"):
         for start, end in way[name]:
@@ -157,7 +161,8 @@ def as_launches(way: dict[str, Any]) -> list[Launch]:
 
 
 def error(build: Build, rank: int, world: int, width: int = 256, tokens: int = 64) -> float:
-    """How far the gradients of all processes' inputs are from those that eager computes on one GPU, in parts of the largest."""
+    """How far the gradients of all processes' inputs are from those that eager computes on one GPU,
+    in parts of the largest."""
     # The same weights in both models, and for each process inputs that all can make.
     torch.manual_seed(0)
     alone = nn.Sequential(*blocks(width)).cuda()
@@ -184,7 +189,8 @@ def error(build: Build, rank: int, world: int, width: int = 256, tokens: int = 6
 
 
 def measure(build: Build, rank: int) -> dict[str, Any]:
-    """Milliseconds of a step and of its two kinds of kernels; of one step, when each ran, from its first kernel on."""
+    """Milliseconds of a step and of its two kinds of kernels; of one step, when each ran, from its
+    first kernel on."""
     torch.manual_seed(0)
     model = build([block.cuda().bfloat16() for block in blocks(WIDTH)])
     x = torch.randn(TOKENS, WIDTH, device="cuda", dtype=torch.bfloat16)
@@ -221,7 +227,8 @@ def milliseconds_of(step: Callable[[], None]) -> float:
 
 
 def kernels_of(step: Callable[[], None]) -> tuple[Spans, Spans]:
-    """When NCCL's kernels ran and when all others did, in milliseconds from the step's first kernel on."""
+    """When NCCL's kernels ran and when all others did, in milliseconds from the step's first kernel
+    on."""
     torch.cuda.synchronize()
     with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CUDA]) as profiler:
         step()
