@@ -1,6 +1,8 @@
-"""How much of torch course_lib compiles, and whether it is right: torch's own operator database, one call at a time.
+"""How much of torch course_lib compiles, and whether it is right: torch's own operator database,
+one call at a time.
 
-In:  `torch.testing._internal.common_methods_invocations.op_db`: about 700 operators, each with sample inputs for many dtypes.
+In:  `torch.testing._internal.common_methods_invocations.op_db`: about 700 operators, each with
+     sample inputs for many dtypes.
 Out: for each operator and dtype how its calls were compiled, as JSON and as a Markdown table.
 
 A call counts as
@@ -10,8 +12,9 @@ A call counts as
     not captured  a graph break, or the graph runs operation by operation
     wrong         a value, dtype, shape or stride differs from eager's, or compiling failed
 
-Kernels are built for real, or their loops are run by the numpy evaluator, which is faster by far (`Job.build` says which).
-Every operator has a process of its own, so that a crash or an endless loop costs that operator only.
+Kernels are built for real, or their loops are run by the numpy evaluator, which is faster by far
+(`Job.build` says which). Every operator has a process of its own, so that a crash or an endless
+loop costs that operator only.
 In PyTorch: `test/inductor/test_torchinductor_opinfo.py`.
 """
 
@@ -56,7 +59,8 @@ class Job:
     dtypes: tuple[str, ...] = DTYPES
     samples: int = 4
     build: tuple[str, ...] = ()
-    """Dtypes whose kernels are built in C++ and called; for the others the numpy evaluator runs the loops."""
+    """Dtypes whose kernels are built in C++ and called; for the others the numpy evaluator runs the
+    loops."""
     hostile: bool = False
     """Samples with nan, inf, denormals and zeros in them, transposed, flipped and expanded."""
     seed: int = 0
@@ -85,7 +89,7 @@ class Call:
     note: str = ""
 
 
-# ---- the operators and their samples --------------------------------------------------------------------------------
+# ---- the operators and their samples -------------------------------------------------------------
 
 
 def database() -> dict[str, Any]:
@@ -102,7 +106,10 @@ def database() -> dict[str, Any]:
 
 
 def operation(info: Any) -> Callable[..., Any]:
-    """What to call. The database wraps some operators in functions of its own; capture follows these like a user's."""
+    """What to call.
+
+    The database wraps some operators in functions of its own; capture follows these like a
+    user's."""
     op = info.op
     if not (isinstance(op, types.FunctionType) and op.__module__.startswith("torch.testing")):
         return op
@@ -181,7 +188,7 @@ def widened(x: torch.Tensor) -> torch.Tensor:
     return x
 
 
-# ---- one call -------------------------------------------------------------------------------------------------------
+# ---- one call ------------------------------------------------------------------------------------
 
 
 def run_by_numpy(
@@ -265,7 +272,8 @@ def is_random(info: Any, op: Callable[..., Any], given: Any, expected: Any) -> b
 
 
 def fresh(given: Any) -> Any:
-    """Copies of the arguments with the same strides, so that a call that writes to them harms nobody."""
+    """Copies of the arguments with the same strides, so that a call that writes to them harms
+    nobody."""
 
     def copied(x: torch.Tensor) -> torch.Tensor:
         if x.layout is not torch.strided:
@@ -301,7 +309,7 @@ def in_float64(op: Any, given: Any) -> Any:
         return None
 
 
-# ---- all of them ----------------------------------------------------------------------------------------------------
+# ---- all of them ---------------------------------------------------------------------------------
 
 
 def run_job(job: Job) -> list[Row]:
@@ -333,7 +341,8 @@ def run_dtype(job: Job, info: Any, name: str) -> Row:
 def run_all(
     jobs: Sequence[Job], workers: int, seconds: float, tell: Callable[[str], None]
 ) -> list[Row]:
-    """Each job in a process of its own, `workers` at a time; one that crashes or takes longer than `seconds` is wrong."""
+    """Each job in a process of its own, `workers` at a time; one that crashes or takes longer than
+    `seconds` is wrong."""
     database()  # loaded once, before the processes fork
     waiting = list(reversed(jobs))
     running: dict[Connection, Running] = {}

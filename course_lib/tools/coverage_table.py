@@ -1,9 +1,11 @@
 """`course coverage`: run `tools.coverage` over the operators asked for, and write the table.
 
 In:  command-line arguments, and what earlier parts left (`docs/operator-coverage.json`).
-Out: the JSON with machine, versions and date, the table `docs/operator-coverage.md`, and exit status 1 if anything is wrong.
+Out: the JSON with machine, versions and date, the table `docs/operator-coverage.md`, and exit
+     status 1 if anything is wrong.
 
-The parts of a run (`--shard 2/8`, `--only norm`) replace their operators' rows in the JSON and leave the others.
+The parts of a run (`--shard 2/8`, `--only norm`) replace their operators' rows in the JSON and
+leave the others.
 """
 
 from __future__ import annotations
@@ -124,7 +126,8 @@ def chosen(args: argparse.Namespace) -> list[str]:
 
 
 def merged(path: Path, rows: Sequence[Row], how: dict[str, Any]) -> dict[str, Any]:
-    """What stands in the JSON already, with these rows in place of older ones for the same operator and dtype."""
+    """What stands in the JSON already, with these rows in place of older ones for the same operator
+    and dtype."""
     old = json.loads(path.read_text())["rows"] if path.exists() else []
     table = {(row["operator"], row["dtype"]): row for row in [*old, *as_json(rows)]}
     about_machine = machine.describe()
@@ -221,7 +224,8 @@ def some(names: Iterable[str]) -> str:
 
 
 def extern_rows(rows: Sequence[dict[str, Any]]) -> list[list[str]]:
-    """A row for each ATen operator that torch runs: which operators of the database need it, and why it is torch's."""
+    """A row for each ATen operator that torch runs: which operators of the database need it, and
+    why it is torch's."""
     where: dict[tuple[str, str], set[str]] = defaultdict(set)
     for row in rows:
         for op, why in row["extern"].items():

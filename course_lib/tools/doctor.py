@@ -1,8 +1,10 @@
 """`course doctor`: what this machine has, which tier it gets, what is missing and how to get it.
 
-In:  the machine, through `doctor_looks`. Out: `Finding`s (item, found, status, advice), a `Tier`, and a `Report` that prints both.
+In:  the machine, through `doctor_looks`. Out: `Finding`s (item, found, status, advice), a `Tier`,
+     and a `Report` that prints both.
 
-A broken install is what one calls a doctor for, so a look that raises becomes a finding of its own and never a traceback.
+A broken install is what one calls a doctor for, so a look that raises becomes a finding of its own
+and never a traceback.
 """
 
 from __future__ import annotations
@@ -21,7 +23,9 @@ from course_lib.tools.doctor_looks import Finding
 
 @dataclass(frozen=True)
 class Tier:
-    """How the course's kernels run here. Every lesson runs on each tier, with the same assertions."""
+    """How the course's kernels run here.
+
+    Every lesson runs on each tier, with the same assertions."""
 
     name: Literal["CPU", "simulated GPU", "GPU"]
     meaning: str
@@ -109,7 +113,9 @@ ITEM, STATUS = 17, 9
 
 
 def widths_in(columns: int) -> tuple[int, int, int, int]:
-    """The characters of each column in a terminal that is so wide. What was found gets two parts, advice three."""
+    """The characters of each column in a terminal that is so wide.
+
+    What was found gets two parts, advice three."""
     left = min(max(columns, NARROWEST), WIDEST) - ITEM - STATUS
     width_of_finding = left * 2 // 5
     return ITEM, width_of_finding, STATUS, left - width_of_finding

@@ -1,7 +1,8 @@
 """What `course doctor` looks at: one short function for each thing that the course uses.
 
 In:  the machine.
-Out: `Finding`s, in the order of `LOOKS`. A look may raise: `doctor.carefully` makes a finding of that.
+Out: `Finding`s, in the order of `LOOKS`. A look may raise: `doctor.carefully` makes a finding of
+     that.
 """
 
 from __future__ import annotations
@@ -323,7 +324,9 @@ extern "C" int sum_to(int n) {
 
 
 def compiles(compiler: str, *flags: str) -> tuple[bool, str]:
-    """Does the compiler build a tiny shared library with these flags? And its first words where not."""
+    """Does the compiler build a tiny shared library with these flags?
+
+    And its first words where not."""
     with tempfile.TemporaryDirectory() as folder:
         # "-": the source comes from standard input.
         library = str(Path(folder, "probe.so"))

@@ -1,6 +1,8 @@
-"""Draws the README's first picture from the recording of one call: `python -m course_lib.tools.walk [FOLDER]`.
+"""Draws the README's first picture from the recording of one call:
+`python -m course_lib.tools.walk [FOLDER]`.
 
-In:  a folder, `docs/pictures` if none is named. Out: `walk.svg` in it, and `walk.zh.svg` with Chinese headings.
+In:  a folder, `docs/pictures` if none is named. Out: `walk.svg` in it, and `walk.zh.svg` with
+     Chinese headings.
 """
 
 from __future__ import annotations
@@ -47,7 +49,9 @@ def recorded() -> Walk:
 
 
 def walk_of(trace: Trace, source: list[str]) -> Walk:
-    """What the recording of a call says that has one graph and one kernel. `source`: the lines of the function."""
+    """What the recording of a call says that has one graph and one kernel.
+
+    `source`: the lines of the function."""
     (captured,) = trace.of(events.GraphCaptured)
     (scheduled,) = trace.of(events.Scheduled)
     (kernel,) = scheduled.schedule.kernels
@@ -66,7 +70,9 @@ def walk_of(trace: Trace, source: list[str]) -> Walk:
 
 
 def instruction(step: events.InstructionRun) -> Instruction:
-    """Its name and argument. Of the stack only names: shapes and CPython's empty slots would need more room."""
+    """Its name and argument.
+
+    Of the stack only names: shapes and CPython's empty slots would need more room."""
     names = [entry.split(":")[0] for entry in step.after if entry != "NULL"]
     added = f"+ {step.node}" if step.node else ""
     return Instruction(f"{step.op} {step.arg}".strip(), ", ".join(names), added)
@@ -98,7 +104,8 @@ def loops_in(text: str) -> list[tuple[str, str]]:
 
 
 def loops_of_code(text: str) -> list[str]:
-    """The loops of the kernel: from its first `for` to its end, without what OpenMP is told and without comments."""
+    """The loops of the kernel: from its first `for` to its end, without what OpenMP is told and
+    without comments."""
     body = text[text.index("  for (") :]
     lines = [
         re.sub(r"\s*//.*", "", line)[2:] for line in body.splitlines() if "#pragma" not in line
