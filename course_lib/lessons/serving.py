@@ -1,9 +1,12 @@
-"""A simulated server: requests arrive, wait, are batched, padded, and run. The compiler is real; time is counted in ticks.
+"""A simulated server: requests arrive, wait, are batched, padded, and run. The compiler is real;
+time is counted in ticks.
 
-In:  requests (`traffic`), the shapes they run in (`Policy`), a compiled model (`Program`), what things cost (`Costs`).
+In:  requests (`traffic`), the shapes they run in (`Policy`), a compiled model (`Program`), what
+     things cost (`Costs`).
 Out: `Handled` requests, and in the `Program` what the compiler did.
 
-No time is measured here, so each run gives the same numbers. What costs what is stated in `Costs`: change it, and see who wins.
+No time is measured here, so each run gives the same numbers. What costs what is stated in `Costs`:
+change it, and see who wins.
 """
 
 from __future__ import annotations
@@ -35,7 +38,8 @@ class Request:
 
 
 def traffic(seed: int, count: int = 200, every: float = 12.0) -> list[Request]:
-    """`count` requests, one in `every` ticks on average, most of 40 to 200 tokens: the same for each `seed`."""
+    """`count` requests, one in `every` ticks on average, most of 40 to 200 tokens: the same for
+    each `seed`."""
     dice = random.Random(seed)
     now = 0.0
     requests = []
@@ -48,7 +52,9 @@ def traffic(seed: int, count: int = 200, every: float = 12.0) -> list[Request]:
 
 @dataclass(frozen=True)
 class Costs:
-    """Ticks. A program takes `call`, and `token` for each token that it computes, padding as well."""
+    """Ticks.
+
+    A program takes `call`, and `token` for each token that it computes, padding as well."""
 
     call: float = 2.0
     token: float = 0.02
@@ -76,7 +82,8 @@ class Policy:
 
 @dataclass
 class Program:
-    """A compiled model that says what became of each call: it "compiles", is a "hit", or runs in "eager"."""
+    """A compiled model that says what became of each call: it "compiles", is a "hit", or runs in
+    "eager"."""
 
     model: nn.Module
     policy: Policy
@@ -90,7 +97,9 @@ class Program:
         self.compiled = self.compile(self.model, backend=self.count, dynamic=self.policy.dynamic)
 
     def count(self, gm: torch.fx.GraphModule, example_inputs: Any) -> Callable[..., Any]:
-        """The backend: notes each graph of the model. Beyond the limit single layers are compiled; they are not the model."""
+        """The backend: notes each graph of the model.
+
+        Beyond the limit single layers are compiled; they are not the model."""
         if self.nodes and len(gm.graph.nodes) < self.nodes[0] // 2:
             return gm.forward
         self.nodes.append(len(gm.graph.nodes))
@@ -126,7 +135,9 @@ def simulate(
     costs: Costs = Costs(),
     most: int = 4,
 ) -> list[Handled]:
-    """Serve `requests` in order, up to `most` of those that wait together. `run(shape)` says what the compiler does."""
+    """Serve `requests` in order, up to `most` of those that wait together.
+
+    `run(shape)` says what the compiler does."""
     waiting = list(requests)
     free = 0.0  # the tick from which on the server has nothing to do
     handled = []
@@ -153,11 +164,12 @@ def simulate(
     return handled
 
 
-# ---- the model that is served -----------------------------------------------------------------------------------------
+# ---- the model that is served --------------------------------------------------------------------
 
 
 class Layer(nn.Module):
-    """A transformer layer in which no token looks at a later one: padding behind a request changes none of its answers."""
+    """A transformer layer in which no token looks at a later one: padding behind a request changes
+    none of its answers."""
 
     def __init__(self, width: int, heads: int) -> None:
         super().__init__()
@@ -177,7 +189,8 @@ class Layer(nn.Module):
 
 
 class Scorer(nn.Module):
-    """Tokens [batch, length] → a score for each token that might come next, [batch, length, vocabulary]."""
+    """Tokens [batch, length] → a score for each token that might come next, [batch, length,
+    vocabulary]."""
 
     def __init__(
         self, layers: int = 2, width: int = 32, heads: int = 2, vocabulary: int = 64
