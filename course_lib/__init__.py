@@ -1,7 +1,8 @@
 """course_lib: a small `torch.compile` that can be read. `import course_lib as cl`.
 
-The rooms, in the order a program passes through them: `frames`, `capture`, `guards`, `autograd`, `lowering`,
-`scheduling`, `codegen`, `runtime`. `pipeline.py` puts them in a row; `events.py` is what they tell; `viz` draws it.
+The rooms, in the order a program passes through them: `frames`, `capture`, `guards`, `autograd`,
+`lowering`, `scheduling`, `codegen`, `runtime`. `pipeline.py` puts them in a row; `events.py` is
+what they tell; `viz` draws it.
 """
 
 import importlib
@@ -57,7 +58,8 @@ _COMPILER = {
     "compiler": ("capturing", "compile", "reset"),
     "pipeline": ("Pipeline",),
 }  # fmt: skip
-"""Module → the names of it that stand here. They need torch, which takes seconds to load: so they come when one is wanted."""
+"""Module → the names of it that stand here. They need torch, which takes seconds to load: so they
+come when one is wanted."""
 _PICTURES = ("explain", "explore", "mirror", "record", "set_logs")
 """What shows what happened lives with the pictures, which are loaded only when they are wanted."""
 

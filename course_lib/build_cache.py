@@ -3,9 +3,10 @@
 In:  a key: everything that the built file depends on (source, flags, compiler, processor).
 Out: the path of the file, built now or found.
 
-The name of an entry is `<key>-<sha256 of the file>` and a suffix (`.so`, `.json`): one rename publishes both, so two processes
-that build the same at once need no lock. An entry whose bytes do not match its name (a full disk) is thrown away before the
-loader could crash on it. The loader opens the entry itself, so it lies there as it is used (docs/design/generated-code.md).
+The name of an entry is `<key>-<sha256 of the file>` and a suffix (`.so`, `.json`): one rename
+publishes both, so two processes that build the same at once need no lock. An entry whose bytes do
+not match its name (a full disk) is thrown away before the loader could crash on it. The loader
+opens the entry itself, so it lies there as it is used (docs/design/generated-code.md).
 In PyTorch: `torch/_inductor/codecache.py` (`CppCodeCache`, `write_atomic`; there with file locks).
 """
 
@@ -33,7 +34,8 @@ def key_of(*parts: str) -> str:
 
 @functools.cache
 def processor() -> str:
-    """What `-march=native` depends on: a home folder may be shared by machines with different processors."""
+    """What `-march=native` depends on: a home folder may be shared by machines with different
+    processors."""
     try:
         lines = Path("/proc/cpuinfo").read_text().splitlines()
     except OSError:
@@ -46,7 +48,9 @@ def processor() -> str:
 
 
 def build(key: str, suffix: str, make: Callable[[Path], object], folder: str = "") -> CacheEntry:
-    """The file for `key`. If it is missing or damaged, `make(path)` must write it. `folder`: where in the cache."""
+    """The file for `key`.
+
+    If it is missing or damaged, `make(path)` must write it. `folder`: where in the cache."""
     where = config.cache_dir() / (folder or key[:2])
     where.mkdir(parents=True, exist_ok=True)
 
@@ -64,7 +68,9 @@ def build(key: str, suffix: str, make: Callable[[Path], object], folder: str = "
 
 
 def find(where: Path, key: str, suffix: str) -> Path | None:
-    """The entry for `key` in the folder `where`, None if there is none. A damaged one is thrown away."""
+    """The entry for `key` in the folder `where`, None if there is none.
+
+    A damaged one is thrown away."""
     for path in where.glob(f"{key}-*{suffix}"):
         expected = path.name.removeprefix(f"{key}-").removesuffix(suffix)
         if checksum(path) == expected:

@@ -1,12 +1,15 @@
-"""`cl.compile`, and the compiler behind it: which code runs in a frame's place. (The C++ compiler: `runtime/compiler.py`.)
+"""`cl.compile`, and the compiler behind it: which code runs in a frame's place. (The C++ compiler:
+`runtime/compiler.py`.)
 
 In:  a function or module, and a backend.
-Out: a callable that watches the frames that run below it, captures them, and runs compiled code where the guards hold.
+Out: a callable that watches the frames that run below it, captures them, and runs compiled code
+     where the guards hold.
 
-The path of a call: the frame hook has a dictionary of entries for each code object, in C. An entry is a check and a head.
-The first check that says yes decides, and its head runs. Only where none does, the hook asks `Compiler.ask`, which
-tells why (a recompile), captures, and adds an entry.
-In PyTorch: `torch.compile`; `torch/_dynamo/convert_frame.py` (`ConvertFrameAssert`), `cache_entry.cpp`, `extra_state.cpp`.
+The path of a call: the frame hook has a dictionary of entries for each code object, in C. An entry
+is a check and a head. The first check that says yes decides, and its head runs. Only where none
+does, the hook asks `Compiler.ask`, which tells why (a recompile), captures, and adds an entry.
+In PyTorch: `torch.compile`; `torch/_dynamo/convert_frame.py` (`ConvertFrameAssert`),
+`cache_entry.cpp`, `extra_state.cpp`.
 """
 
 import contextlib
@@ -47,7 +50,9 @@ class GuardedCode(NamedTuple):
 
 @dataclass
 class CodeState:
-    """What is known about a code object. (`torch/csrc/dynamo/extra_state.cpp`; the hook holds the same checks and heads in C.)"""
+    """What is known about a code object.
+
+    (`torch/csrc/dynamo/extra_state.cpp`; the hook holds the same checks and heads in C.)"""
 
     history: History
     entries: list[GuardedCode] = field(default_factory=list)
@@ -70,7 +75,8 @@ class Compiler:
 
     def __post_init__(self) -> None:
         with config.collector_paused(importing=True):
-            # Symbolic sizes need it. It is imported now, so that no import happens while a frame is captured.
+            # Symbolic sizes need it. It is imported now, so that no import happens while a frame is
+            # captured.
             call(None, importlib.import_module, "torch._dynamo")
         self.codes: dict[int, CodeState] = {}  # By the code's number (`frames.number` says why)
         # What is left to eager, and why (`giving_up`)
@@ -115,7 +121,8 @@ class Compiler:
         return self.add_entry(frame, state, result)
 
     def capture(self, frame: Frame, state: CodeState) -> CaptureResult:
-        """The stages of the pipeline that read the frame: its graph, its guards, and where the graph ends."""
+        """The stages of the pipeline that read the frame: its graph, its guards, and where the
+        graph ends."""
         stages = self.pipeline
         return events.stage(
             "capture",
@@ -153,7 +160,8 @@ class Compiler:
 
     @property
     def recompile_limit(self) -> int:
-        """How many entries a code object may hold: this compile's own limit, else the one for all."""
+        """How many entries a code object may hold: this compile's own limit, else the one for
+        all."""
         return config.recompile_limit if self.own_limit is None else self.own_limit
 
     def at_limit(self, frame: Frame, state: CodeState) -> Answer:
@@ -217,7 +225,8 @@ class Compiler:
 
 
 def with_guards_of_backend(result: CaptureResult) -> CaptureResult:
-    """The result with guards for what was asked about symbolic sizes while its graph was compiled for all of them."""
+    """The result with guards for what was asked about symbolic sizes while its graph was compiled
+    for all of them."""
     if result.sizes is None or "sizes" not in result.graph.meta:
         return replace(result, sizes=None)
     guards = dict.fromkeys([*result.guards, *result.sizes()])
@@ -250,7 +259,8 @@ def is_not_worth_it(result: CaptureResult) -> bool:
     if problem is None:
         return result.operations == 0 and not result.looks_up
 
-    # a graph and a head at each level of a deep recursion would take twice the stack that the program takes
+    # a graph and a head at each level of a deep recursion would take twice the stack that the
+    # program takes
     if is_deep_recursion(problem):
         events.emit(events.FellBack(result.name, problem.reason))
         return True
@@ -264,7 +274,8 @@ def is_deep_recursion(problem: Unsupported) -> bool:
 
 
 def leave_to_eager(frame: Frame, failure: Any) -> Answer:
-    """A guard that does not hold for the very call it was made from: such an entry would never be used."""
+    """A guard that does not hold for the very call it was made from: such an entry would never be
+    used."""
     name = frame.code.co_qualname
     why = f"a guard does not hold for the call it was made from: {failure}"
     events.emit(events.FellBack(name, why))
@@ -277,7 +288,7 @@ def warn_at(code: CodeType, message: str) -> None:
     warnings.warn_explicit(message, UserWarning, code.co_filename, code.co_firstlineno)
 
 
-# ---- what a user calls ----------------------------------------------------------------------------------------------
+# ---- what a user calls ---------------------------------------------------------------------------
 
 
 def compile(
@@ -296,24 +307,32 @@ def compile(
     shapes_spec: Any = None,
     pipeline: Pipeline | None = None,
 ) -> Any:
-    """Compile a function, method or `nn.Module`; without a model, a decorator. Arguments as in `torch.compile`:
+    """Compile a function, method or `nn.Module`; without a model, a decorator.
+
+    Arguments as in `torch.compile`:
 
     fullgraph: raise `Unsupported` where the graph would have to end, instead of going on behind it.
-    dynamic: None: a size that changes becomes symbolic; True: every size is, from the start; False: each size compiles anew.
-    backend: "eager", "aot_eager", "inductor", "torch_inductor", or a callable (graph, example_inputs) → callable.
+    dynamic: None: a size that changes becomes symbolic; True: every size is, from the start; False:
+    each size compiles anew.
+    backend: "eager", "aot_eager", "inductor", "torch_inductor", or a callable (graph,
+    example_inputs) → callable.
         None: what `set_default_backend` chose, at first "inductor".
     mode: one of `list_mode_options()`. options: see `list_options()`. Not both.
     name: what messages about this compile call it.
     disable: give the model back as it is.
-    recompile_limit: how many entries a code object may hold here. None: `cl.config.recompile_limit`.
-    isolate_recompiles: torch shares entries and their limit among all compiles of one function, unless this is True. Here
+    recompile_limit: how many entries a code object may hold here. None:
+    `cl.config.recompile_limit`.
+    isolate_recompiles: torch shares entries and their limit among all compiles of one function,
+    unless this is True. Here
         each `compile` always has entries and a limit of its own, so both values mean the same.
-    dynamic_shapes: torch's description of sizes by parameter (2.14 and later), for sizes that are not known while
+    dynamic_shapes: torch's description of sizes by parameter (2.14 and later), for sizes that are
+    not known while
         compiling. Here each size is known then: anything but None is refused. shapes_spec: its name in 2.13.
     pipeline: your own stages (backend "inductor").
 
-    Raises ValueError for an unknown backend, mode or option, for a limit below 1 and for `dynamic_shapes`, and TypeError for
-    what cannot be called. Nothing is compiled before the first call. In PyTorch: `torch/__init__.py`, `compile`.
+    Raises ValueError for an unknown backend, mode or option, for a limit below 1 and for
+    `dynamic_shapes`, and TypeError for what cannot be called. Nothing is compiled before the first
+    call. In PyTorch: `torch/__init__.py`, `compile`.
     """
     if model is None:
         return functools.partial(
@@ -359,7 +378,8 @@ def check_limit(limit: int | None) -> None:
 
 
 def refuse_described(argument: str, shapes: Any) -> None:
-    """Raise ValueError where sizes are described by parameter, as torch's `dynamic_shapes` (in 2.13: `shapes_spec`) does it."""
+    """Raise ValueError where sizes are described by parameter, as torch's `dynamic_shapes` (in
+    2.13: `shapes_spec`) does it."""
     if shapes is not None:
         raise ValueError(f"{argument} is not supported: {NO_UNBACKED}")
 
@@ -371,7 +391,8 @@ def capturing(
     fullgraph: bool = False,
     pipeline: Pipeline | None = None,
 ) -> Iterator[Compiler]:
-    """Capture every frame that starts within the block on this thread: the frame hook itself, without `compile` around it."""
+    """Capture every frame that starts within the block on this thread: the frame hook itself,
+    without `compile` around it."""
     stages = pipeline or Pipeline()
     compiler = Compiler(backends.find(backend, None, None, stages), stages, fullgraph)
     with compiler.watcher:

@@ -1,11 +1,13 @@
 """Which operations may raise an error because of the data in their tensors.
 
 In:  a function, method or ATen operator, as a graph's node calls it.
-Out: `may_fail`: true if its kernel looks at the data and may refuse it (an index out of range, a matrix that has no inverse).
+Out: `may_fail`: true if its kernel looks at the data and may refuse it (an index out of range, a
+     matrix that has no inverse).
 
-A graph with such an operation is run with care. It may raise before it has done all that eager does before the error, so the
-head lets eager run the frame then (`capture/head.py`), and no kernel writes to an input before the last check
-(`scheduling/memory.py`). In PyTorch there is no counterpart: `torch.compile` raises what the kernel raises.
+A graph with such an operation is run with care. It may raise before it has done all that eager does
+before the error, so the head lets eager run the frame then (`capture/head.py`), and no kernel
+writes to an input before the last check (`scheduling/memory.py`). In PyTorch there is no
+counterpart: `torch.compile` raises what the kernel raises.
 """
 
 from typing import Any

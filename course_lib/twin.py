@@ -1,11 +1,15 @@
-"""What `cl.compile` gives for an `nn.Module`: a twin of it, which only a call tells from the module itself.
+"""What `cl.compile` gives for an `nn.Module`: a twin of it, which only a call tells from the module
+itself.
 
 In:  a module, and what a call of its twin shall do.
-Out: a `Twin`. Whatever else is asked of it (attributes, methods, text, `len`, a pickle), the module answers.
+Out: a `Twin`. Whatever else is asked of it (attributes, methods, text, `len`, a pickle), the module
+     answers.
 
-The class of a twin is no subclass of the module's class, so that no `__init_subclass__` or metaclass of the user's hears of it
-and slots stay where they are. It says that it is one: the classes of the module are where its methods are looked up (`mro`).
-In PyTorch: `torch/_dynamo/eval_frame.py` (`OptimizedModule`), which wraps the module as `_orig_mod`.
+The class of a twin is no subclass of the module's class, so that no `__init_subclass__` or
+metaclass of the user's hears of it and slots stay where they are. It says that it is one: the
+classes of the module are where its methods are looked up (`mro`).
+In PyTorch: `torch/_dynamo/eval_frame.py` (`OptimizedModule`), which wraps the module as
+`_orig_mod`.
 """
 
 import copy
@@ -25,7 +29,9 @@ COPYING = "__reduce_ex__", "__reduce__", "__copy__", "__deepcopy__"
 
 
 class TwinType(type):
-    """The class of twins of one class. It passes for that class: by its name, in `==`, in `isinstance`, when it is called."""
+    """The class of twins of one class.
+
+    It passes for that class: by its name, in `==`, in `isinstance`, when it is called."""
 
     def mro(cls) -> Any:
         own, about = super().mro(), own_names(cls)
@@ -141,7 +147,8 @@ class Twin(torch.nn.Module, metaclass=TwinType):
         try:
             raise error
         finally:
-            # The error's traceback holds this frame. If the frame held the error, neither would be freed.
+            # The error's traceback holds this frame. If the frame held the error, neither would be
+            # freed.
             del error
 
     def __setattr__(self, name: str, value: Any) -> None:
@@ -174,7 +181,8 @@ class Twin(torch.nn.Module, metaclass=TwinType):
         return self._course_remade(copy.deepcopy(model_of(self), memo))
 
     def __del__(self) -> None:
-        """Nothing: the class of the module may have a `__del__`, which runs when the module itself is freed."""
+        """Nothing: the class of the module may have a `__del__`, which runs when the module itself
+        is freed."""
 
 
 model_of: Callable[[Any], torch.nn.Module] = own_names(Twin)["_course_model"].__get__
@@ -192,7 +200,9 @@ NOT_FORWARDED = {
 
 
 class Method:
-    """A method of the module, bound to it. If it returns the module (`eval()`, `to(...)`), it returns the twin."""
+    """A method of the module, bound to it.
+
+    If it returns the module (`eval()`, `to(...)`), it returns the twin."""
 
     __slots__ = ("__weakref__", "bound", "twin")
 
@@ -237,7 +247,9 @@ set_twin: Callable[[Method, Twin], None] = own_names(Method)["twin"].__set__
 
 
 def method_of(bound: types.MethodType, twin: Twin) -> Method:
-    """The method that a twin shows. It has no `__init__`: torch.compile would capture that frame, and look at what is not filled."""
+    """The method that a twin shows.
+
+    It has no `__init__`: torch.compile would capture that frame, and look at what is not filled."""
     method = object.__new__(Method)
     set_bound(method, bound)
     set_twin(method, twin)
@@ -247,7 +259,9 @@ def method_of(bound: types.MethodType, twin: Twin) -> Method:
 def twin_of(
     model: torch.nn.Module, call: Callable[..., Any], compiler: Any, remade: Callable[[Any], Any]
 ) -> torch.nn.Module:
-    """A twin of `model`. `call(twin, ...)`: what its call does; `remade(copy)` makes the twin of a copy."""
+    """A twin of `model`.
+
+    `call(twin, ...)`: what its call does; `remade(copy)` makes the twin of a copy."""
     twin = object.__new__(twin_class(type(model)))
     object.__setattr__(twin, "__dict__", model.__dict__)
     for name, value in (
