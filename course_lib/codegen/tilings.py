@@ -1,8 +1,10 @@
 """How much of the work each program of a Triton kernel has: its tile.
 
 In:  how many rows and columns a kernel walks over (`TritonKernel.choose_tiling`).
-Out: a `Tiling`, which gives the launcher the sizes of a tile, the number of programs, and the warps for each.
-In PyTorch: `torch/_inductor/runtime/triton_heuristics.py` (`triton_config`, `_persistent_reduction_configs`).
+Out: a `Tiling`, which gives the launcher the sizes of a tile, the number of programs, and the warps
+for each.
+In PyTorch: `torch/_inductor/runtime/triton_heuristics.py` (`triton_config`,
+`_persistent_reduction_configs`).
 """
 
 import math
@@ -27,8 +29,8 @@ LEAST_INTERPRETED = (
 class Tiling:
     """What the launcher must know: the elements along each direction of the tile.
 
-    These may be formulas of sizes. A tile is then chosen for the call that is compiled, and serves all others;
-    how many programs there are is another number in each call."""
+    These may be formulas of sizes. A tile is then chosen for the call that is compiled, and serves
+    all others; how many programs there are is another number in each call."""
 
     rows: Any
     # 0 for a kernel without a reduction
@@ -49,7 +51,9 @@ class Tiling:
         return not same(self.columns, 0)
 
     def meta(self, interpreted: bool) -> dict[str, int]:
-        """Tile sizes. In the interpreter a program costs a millisecond whatever its tile: a few large ones."""
+        """Tile sizes.
+
+        In the interpreter a program costs a millisecond whatever its tile: a few large ones."""
         rows = hint(self.rows)
         if interpreted and is_symbolic(self.rows):
             rows = max(rows, LEAST_INTERPRETED)
@@ -113,7 +117,9 @@ class Choice(NamedTuple):
 
 
 def product_tile(rows: int, columns: int, depth: int, stages: int, warps: int) -> Choice:
-    """A tile of a matrix product's result. `depth`: of one step along k; `stages`: tiles of the operands that are fetched ahead."""
+    """A tile of a matrix product's result.
+
+    `depth`: of one step along k; `stages`: tiles of the operands that are fetched ahead."""
     meta = {"ROWS": rows, "COLUMNS": columns, "DEPTH": depth, "num_stages": stages}
     return Choice(meta, warps)
 
@@ -134,7 +140,8 @@ PRODUCT_TILES = [
 
 @dataclass(frozen=True)
 class ProductTiling(Tiling):
-    """A matrix product: tiles in both directions of the result, `batch` times, each a sum of `depth` products."""
+    """A matrix product: tiles in both directions of the result, `batch` times, each a sum of
+    `depth` products."""
 
     batch: int = 1
     depth: int = 1

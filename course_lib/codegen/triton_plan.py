@@ -1,10 +1,12 @@
 """What a Triton kernel will look like, decided before a line of it is printed.
 
 In:  a `FusedKernel` and its steps as trees.
-Out: a `TritonPlanner`: which rows each program walks along, how large its tile is (`choose_tiling`), what is done in each pass
-     over the columns (`plan_passes`), and how a matrix product is summed (`plan_product`).
+Out: a `TritonPlanner`: which rows each program walks along, how large its tile is
+     (`choose_tiling`), what is done in each pass over the columns (`plan_passes`), and how a matrix
+     product is summed (`plan_product`).
 
-`codegen.triton` prints what is decided here. The numbers below were measured: docs/measurements/gpu.md.
+`codegen.triton` prints what is decided here. The numbers below were measured:
+docs/measurements/gpu.md.
 In PyTorch: `torch/_inductor/choices.py`, `InductorChoices.should_use_persistent_reduction`;
 `torch/_inductor/codegen/simd.py`, `SIMDScheduling.select_tiling`.
 """
@@ -49,7 +51,8 @@ class Directions(NamedTuple):
 class ProductPlan:
     """How the sum along k of a matrix product is made."""
 
-    # The loop over the columns of the left operand, and the same loop down the rows of the right one
+    # The loop over the columns of the left operand, and the same loop down the rows of the right
+    # one
     k: Loop
     k_down: Loop
     left: Expr
@@ -96,7 +99,8 @@ class TritonPlanner:
         self.needs_64_bits = is_any_large([iterations(counted), *map(extent, buffers.values())])
 
     def loops_to_walk(self) -> tuple[Loop, ...]:
-        """The rows over which sums are gathered on the way: each program walks along its chunk of them."""
+        """The rows over which sums are gathered on the way: each program walks along its chunk of
+        them."""
         gathered: set[sympy.Symbol] = set()
         for step in self.trees:
             if step.level == "across":
@@ -107,7 +111,8 @@ class TritonPlanner:
     # --- the tile
 
     def choose_tiling(self) -> Tiling:
-        """One tile for each program: of elements, of rows that fit in registers, or of a part of a long row."""
+        """One tile for each program: of elements, of rows that fit in registers, or of a part of a
+        long row."""
         # The rows that one program walks along, or all of them
         rows = iterations(self.walked or self.kernel.rows)
         if not self.kernel.columns:
@@ -130,7 +135,8 @@ class TritonPlanner:
             passes = [phase for phase in self.phases if phase.columns]
             longest = PERSISTENT_ACROSS if len(passes) > 1 else STEP
 
-        # Registers are given out when a kernel is compiled. Of a symbolic length nobody knows how many it takes.
+        # Registers are given out when a kernel is compiled. Of a symbolic length nobody knows how
+        # many it takes.
         fits = not is_symbolic(columns) and columns <= longest
         return Tiling(rows, columns, persistent=fits, across=across_rows)
 
@@ -168,7 +174,9 @@ class TritonPlanner:
     # --- passes over the columns
 
     def plan_passes(self, persistent: bool) -> list[TritonPass]:
-        """What is done in each phase. `persistent`: rows are held in registers, so a pass walks along nothing."""
+        """What is done in each phase.
+
+        `persistent`: rows are held in registers, so a pass walks along nothing."""
         plans: list[TritonPass] = []
         done: set[Step] = set()
         for number, phase in enumerate(self.phases):
@@ -184,7 +192,8 @@ class TritonPlanner:
         return plans
 
     def softmax_from(self, number: int) -> Softmax | None:
-        """A maximum of x and, in the next pass, the sum of exp(x - maximum), if these two are all that long rows are read for."""
+        """A maximum of x and, in the next pass, the sum of exp(x - maximum), if these two are all
+        that long rows are read for."""
         pair = self.phases[number : number + 2]
         if len(pair) < 2 or not all(only_reduces(phase) for phase in pair):
             return None
@@ -226,7 +235,8 @@ class TritonPlanner:
             # multiplied as they are, and summed in float32
             left, right = left.args[0], right.args[0]
 
-        # No mask is needed where every tile along k is full, and outside of the result nothing is read that counts.
+        # No mask is needed where every tile along k is full, and outside of the result nothing is
+        # read that counts.
         _, down, across = self.directions(product)
         operands_spread = (
             self.spreads(left, down)
@@ -248,7 +258,9 @@ class TritonPlanner:
 
 
 def is_any_large(counts: Iterable[Any]) -> bool:
-    """Does one of these numbers need 64 bits? Of a symbolic one the answer is a guard, if it is not surely the smaller of two."""
+    """Does one of these numbers need 64 bits?
+
+    Of a symbolic one the answer is a guard, if it is not surely the smaller of two."""
     known: list[Any] = []
     for count in sorted(counts, key=hint, reverse=True):
         if any(is_no_larger(count, other) for other in known):

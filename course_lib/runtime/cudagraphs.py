@@ -3,21 +3,26 @@
 In:  a compiled program whose tensors are all on one GPU.
 Out: a program that does the same; a call costs one start instead of one for each kernel.
 
-A recording reads and writes fixed addresses. Parameters stay where they are, and so do results of other recordings. An input that
-was seen at two addresses is copied into memory of the recording. Results lie in memory that nothing else gets. As long as somebody
-holds one, the recording is not played again, and a second recording serves meanwhile (forward twice, then backward). Temporary
+A recording reads and writes fixed addresses. Parameters stay where they are, and so do results of
+other recordings. An input that was seen at two addresses is copied into memory of the recording.
+Results lie in memory that nothing else gets. As long as somebody holds one, the recording is not
+played again, and a second recording serves meanwhile (forward twice, then backward). Temporary
 buffers lie in a pool that all recordings of a stream share, for they run one after the other.
 
 Three things keep a result whole while the program holds it:
 
-- Its memory is held by the recording, and by each tensor that was handed out. Nobody else is given it.
-- `play` hands out new tensors on that memory. Each of them counts as one more user of the storage, and so does whatever the
-  program makes of it. `Recording.hold` notes how many users there are right after recording, which are the recording's own.
-  `is_free` compares: with more users than that, somebody holds a result, and the recording is not played.
-- A recording that reads a result of another one does not copy it (`fixed` has its address). The program holds that result while it
-  passes it on. So the other recording is not played before this one has been started, and both run on the same stream.
+- Its memory is held by the recording, and by each tensor that was handed out. Nobody else is given
+  it.
+- `play` hands out new tensors on that memory. Each of them counts as one more user of the storage,
+  and so does whatever the program makes of it. `Recording.hold` notes how many users there are
+  right after recording, which are the recording's own. `is_free` compares: with more users than
+  that, somebody holds a result, and the recording is not played.
+- A recording that reads a result of another one does not copy it (`fixed` has its address). The
+  program holds that result while it passes it on. So the other recording is not played before this
+  one has been started, and both run on the same stream.
 
-In PyTorch: `torch/_inductor/cudagraph_trees.py` (there results are in the shared pool too, along the paths that a program takes).
+In PyTorch: `torch/_inductor/cudagraph_trees.py` (there results are in the shared pool too, along
+the paths that a program takes).
 """
 
 import functools
@@ -39,7 +44,8 @@ from course_lib.lowering.ir import LoopGraph
 MOST = 4
 # Recordings of one program that are ever made: addresses that always change are not worth it
 MANY = 32
-# Sets of sizes that recordings of one program are made for. (torch warns from 50 on, and goes on recording)
+# Sets of sizes that recordings of one program are made for. (torch warns from 50 on, and goes on
+# recording)
 SETS = 50
 
 # Addresses of what recordings have computed, as long as they are there
@@ -88,7 +94,8 @@ def stream_on(device: torch.device) -> tuple[int, int, int]:
 
 
 def capture(program: Program, given: Sequence[Any]) -> tuple[Callable[[], None], tuple[Any, ...]]:
-    """Record what the program starts: how to start it again, and the results that are then computed anew."""
+    """Record what the program starts: how to start it again, and the results that are then computed
+    anew."""
     graph = torch.cuda.CUDAGraph()
     stream = stream_on(given[0].device)
     if stream not in pools:
@@ -141,7 +148,8 @@ class Recording:
         self.places = [place[id(each)] for each in results]
 
     def hold(self, inputs: Sequence[torch.Tensor], results: list[torch.Tensor]) -> None:
-        """Note whose memory the results are in: a recording is free to play when nobody else holds that."""
+        """Note whose memory the results are in: a recording is free to play when nobody else holds
+        that."""
         of_inputs = {x.untyped_storage()._cdata for x in itertools.compress(inputs, self.staying)}
         storages = {x.untyped_storage()._cdata for x in results} - of_inputs
         self.held = {storage: torch._C._storage_Use_Count(storage) for storage in storages}
@@ -162,7 +170,8 @@ class Recording:
         return nobody_holds_them and stream_on(self.device) == self.stream
 
     def play(self, inputs: Sequence[torch.Tensor]) -> tuple[Any, ...]:
-        """Copy what moves, start the graph, and hand its results out as new tensors on the same memory."""
+        """Copy what moves, start the graph, and hand its results out as new tensors on the same
+        memory."""
         if self.copies:
             torch._foreach_copy_(self.copies, [inputs[n] for n in self.moving])
         self.replay()
@@ -217,7 +226,8 @@ class Recorder:
         return self.record(inputs, addresses)
 
     def record(self, inputs: Sequence[torch.Tensor], addresses: list[int]) -> tuple[Any, ...]:
-        """Make a recording for these addresses and play it; without room for one, run the program as it is."""
+        """Make a recording for these addresses and play it; without room for one, run the program
+        as it is."""
         moved = {n for n in range(len(inputs)) if self.has_moved(n, addresses[n])}
         if moved:
             self.moving |= moved
@@ -242,7 +252,9 @@ class Recorder:
         return recording.play(inputs)
 
     def has_moved(self, n: int, address: int) -> bool:
-        """True if an input is seen at a second address for the first time. What recordings have computed stays where it is."""
+        """True if an input is seen at a second address for the first time.
+
+        What recordings have computed stays where it is."""
         assert self.first is not None
         if n in self.moving or n in self.written:
             return False
@@ -250,7 +262,8 @@ class Recorder:
 
 
 class RecorderForSizes:
-    """Runs a program for all sizes: each set of sizes has recordings of its own, for a recording has fixed sizes."""
+    """Runs a program for all sizes: each set of sizes has recordings of its own, for a recording
+    has fixed sizes."""
 
     def __init__(self, program: Program, graph: LoopGraph, written: Collection[int]) -> None:
         self.program, self.written = program, written
