@@ -313,21 +313,21 @@ def compile(
 
     fullgraph: raise `Unsupported` where the graph would have to end, instead of going on behind it.
     dynamic: None: a size that changes becomes symbolic; True: every size is, from the start; False:
-    each size compiles anew.
-    backend: "eager", "aot_eager", "inductor", "torch_inductor", or a callable (graph,
-    example_inputs) → callable.
-        None: what `set_default_backend` chose, at first "inductor".
+        each size compiles anew.
+    backend: "eager", "aot_eager", "inductor", "torch_inductor", or a callable
+        (graph, example_inputs) → callable. None: what `set_default_backend` chose, at first
+        "inductor".
     mode: one of `list_mode_options()`. options: see `list_options()`. Not both.
     name: what messages about this compile call it.
     disable: give the model back as it is.
     recompile_limit: how many entries a code object may hold here. None:
-    `cl.config.recompile_limit`.
+        `cl.config.recompile_limit`.
     isolate_recompiles: torch shares entries and their limit among all compiles of one function,
-    unless this is True. Here
-        each `compile` always has entries and a limit of its own, so both values mean the same.
+        unless this is True. Here each `compile` always has entries and a limit of its own, so both
+        values mean the same.
     dynamic_shapes: torch's description of sizes by parameter (2.14 and later), for sizes that are
-    not known while
-        compiling. Here each size is known then: anything but None is refused. shapes_spec: its name in 2.13.
+        not known while compiling. Here each size is known then: anything but None is refused.
+    shapes_spec: its name in 2.13.
     pipeline: your own stages (backend "inductor").
 
     Raises ValueError for an unknown backend, mode or option, for a limit below 1 and for

@@ -246,7 +246,7 @@ def installed() -> bool:
     return _framehook is not None
 
 
-# ---- what the evaluator offers (`_framehook.c`), and what stands for it where it could not be built
+# ---- what the evaluator offers (`_framehook.c`), and what stands for it if it could not be built
 
 
 def missing(*args: Any, **kwargs: Any) -> Any:

@@ -4,7 +4,8 @@ In:  a path, or the bytes of a file. Out: a `Notebook` of format 4.5 that is saf
      `NotReadable`.
 
     nb = read_notebook(path)                  # for marking: without outputs
-    nb = read_notebook(path, outputs=True)    # for files that are written again: with the outputs that are well formed
+    nb = read_notebook(path, outputs=True)    # for files that are written again: with the outputs
+                                              # that are well formed
     nb = notebook_from(data, "ann.ipynb")     # the same from bytes; the name is for the message
 
 Every command reads through here, so that they agree about every file. Editors and services write

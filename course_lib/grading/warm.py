@@ -8,7 +8,8 @@ One process, the nursery, imports what all lessons need and does nothing else. F
 it is forked, and the fork enters the sandbox before it becomes a kernel:
 
     grader ── bwrap ── sleep            the walls, made anew for each submission, as for any kernel
-       └───── nursery ── keeper ── kernel   the keeper takes over all that `sleep` has: its namespaces, limits and rights
+       └───── nursery ── keeper ── kernel   the keeper takes over all that `sleep` has: its
+                                            namespaces, limits and rights
 
 So a student's process has the walls of a sandbox of its own. No student's code has run in the
 process that it was forked from, and the environment it sees has nothing of the teacher's. When the

@@ -8,8 +8,8 @@ for C++, `torch/_inductor/codegen/cpp.py` (`reduction_init`, `reduction_combine`
 There are three families:
 
     combined by an operator     sum, prod, any, all     `total = total + value`, and so on
-    the best one                max, min                `value > total`: then `total = value`; NaN is
-                                                        better than all
+    the best one                max, min                `value > total`: then `total = value`;
+                                                        NaN is better than all
     where the best one is       argmax, argmin          as above, and the position is the result
 
 A new kind of one of these families is one more row. A kind that keeps more than one number

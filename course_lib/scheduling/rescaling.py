@@ -1,24 +1,31 @@
-"""The law of rescaling: when a sum can be kept although a number that all its terms need is not final yet.
+"""The law of rescaling: when a sum can be kept although a number that all its terms need is not
+final yet.
 
 In:  the term of a sum as a tree, in which reductions that still run are leaves (`running`).
-Out: its `Powers`: by which factor all earlier terms change when such a number changes. Or `CannotRescale`, with the reason.
+Out: its `Powers`: by which factor all earlier terms change when such a number changes. Or
+     `CannotRescale`, with the reason.
 
-The softmax of a row needs its maximum. While the row is read, the maximum `m` grows to `M`. What was summed is still of use:
+The softmax of a row needs its maximum. While the row is read, the maximum `m` grows to `M`. What
+was summed is still of use:
 
     sum of exp(x - M)  =  exp(m - M) * sum of exp(x - m)
 
-For the factor must be the same for each term, it may depend on `m` and `M`, and not on `x`. `LAWS` says for each operation how the
-factors of its operands make that of its result: those of a product multiply, those of a quotient divide. An operation without a
-law, like `log`, has no factor. A weighted sum (attention), a log-sum-exp, a mean with weights are such sums.
+For the factor must be the same for each term, it may depend on `m` and `M`, and not on `x`. `LAWS`
+says for each operation how the factors of its operands make that of its result: those of a product
+multiply, those of a quotient divide. An operation without a law, like `log`, has no factor. A
+weighted sum (attention), a log-sum-exp, a mean with weights are such sums.
 
-What is the same for a whole row need not be known before the row ends: `split` moves it behind the sum.
+What is the same for a whole row need not be known before the row ends: `split` moves it behind the
+sum.
 
     sum of (exp(x - m) / total) * v  =  (sum of exp(x - m) * v) / total
 
-Both are tables: `LAWS`, and `APART` for a value that is a product in disguise. `using` adds rows to them, for a learner's own law.
+Both are tables: `LAWS`, and `APART` for a value that is a product in disguise. `using` adds rows to
+them, for a learner's own law.
 
-In PyTorch: nothing; `torch/nn/attention/flex_attention.py` has one template with the law of softmax built in.
-The idea is public: "Flashlight: PyTorch Compiler Extensions to Accelerate Attention Variants" (arXiv 2511.02043).
+In PyTorch: nothing; `torch/nn/attention/flex_attention.py` has one template with the law of softmax
+built in. The idea is public: "Flashlight: PyTorch Compiler Extensions to Accelerate Attention
+Variants" (arXiv 2511.02043).
 """
 
 import contextlib
@@ -30,12 +37,14 @@ from course_lib.lowering.reduction_kinds import MAX
 from course_lib.scheduling.expressions import Expr, TreeBuilder
 
 RUNNING = "running"
-"""The operation of a leaf that stands for the result of a reduction that still runs: its detail is a `Running`."""
+"""The operation of a leaf that stands for the result of a reduction that still runs: its detail is
+a `Running`."""
 
 
 @dataclass(frozen=True, eq=False)
 class Running:
-    """A reduction over the loop that is walked in blocks: one number for each row, not final before the last block."""
+    """A reduction over the loop that is walked in blocks: one number for each row, not final before
+    the last block."""
 
     node: Reduction
     # What it combines, as a tree
@@ -47,7 +56,8 @@ class Running:
 
 
 Powers = Mapping[Running, int]
-"""Maximum m → n: when m becomes M, the value is multiplied by exp(m - M) to the power of n. Empty: it does not change."""
+"""Maximum m → n: when m becomes M, the value is multiplied by exp(m - M) to the power of n. Empty:
+it does not change."""
 
 
 class CannotRescale(Exception):
@@ -128,7 +138,9 @@ def only_operand(tree: Expr) -> Powers:
 
 
 def choice(tree: Expr) -> Powers:
-    """One of two values, or a value and 0 (which any factor leaves as it is). The condition must not change."""
+    """One of two values, or a value and 0 (which any factor leaves as it is).
+
+    The condition must not change."""
     condition, *values = tree.args
     if running_in(condition):
         raise CannotRescale(
@@ -144,7 +156,8 @@ def choice(tree: Expr) -> Powers:
 
 
 Law = Callable[[Expr], Powers]
-"""What a row of `LAWS` is: it gets the value, and may ask `powers_of` for those of its operands. Raises `CannotRescale`."""
+"""What a row of `LAWS` is: it gets the value, and may ask `powers_of` for those of its operands.
+Raises `CannotRescale`."""
 
 LAWS: dict[str, Law] = {
     "exp": exponential,
@@ -176,7 +189,8 @@ def without_conversions(tree: Expr) -> Expr:
 
 
 def maximum_in(tree: Expr) -> Running | None:
-    """The running maximum m that this is: m itself, or `where(abs(m) == inf, 0, m)`, which logsumexp subtracts."""
+    """The running maximum m that this is: m itself, or `where(abs(m) == inf, 0, m)`, which
+    logsumexp subtracts."""
     tree = without_conversions(tree)
     if tree.op == "where":
         condition, zero, tree = tree.args
@@ -210,26 +224,31 @@ def names_of(tree: Expr) -> str:
 
 @dataclass(frozen=True)
 class Apart:
-    """A value as `core` times `of_row`, which is the same for all columns of a row and so can wait until the row ends."""
+    """A value as `core` times `of_row`, which is the same for all columns of a row and so can wait
+    until the row ends."""
 
     core: Expr
     of_row: Expr
 
 
 TakeApart = Callable[[Expr, TreeBuilder], Apart | None]
-"""What a row of `APART` is: it gets the value, and a builder to make new trees with. None: this value is no such product."""
+"""What a row of `APART` is: it gets the value, and a builder to make new trees with. None: this
+value is no such product."""
 
 APART: dict[str, TakeApart] = {}
-"""Operation → how its value is a product with something of the row. Asked where `LAWS` and `Splitter` have no way."""
+"""Operation → how its value is a product with something of the row. Asked where `LAWS` and
+`Splitter` have no way."""
 
 
 @contextlib.contextmanager
 def using(
     laws: Mapping[str, Law] | None = None, apart: Mapping[str, TakeApart] | None = None
 ) -> Iterator[None]:
-    """Until the block ends the scheduler goes by these rows, too, and by them where it has one of the same name.
+    """Until the block ends the scheduler goes by these rows, too, and by them where it has one of
+    the same name.
 
-    Exercise 16.3 puts a learner's law in here. The tables are those of the process: compile in one thread only meanwhile.
+    Exercise 16.3 puts a learner's law in here. The tables are those of the process: compile in one
+    thread only meanwhile.
     """
     laws_before, apart_before = dict(LAWS), dict(APART)
     LAWS.update(laws or {})
@@ -245,7 +264,8 @@ def using(
 
 @dataclass(frozen=True)
 class Split:
-    """A sum over a row, in two halves: what is summed column by column, and what is done with the totals once a row."""
+    """A sum over a row, in two halves: what is summed column by column, and what is done with the
+    totals once a row."""
 
     # The terms that are summed, each into a total of its own
     cores: tuple[Expr, ...]
@@ -289,7 +309,9 @@ class Splitter:
         return self.total(core, powers)
 
     def taken_apart(self, tree: Expr, factors: Factors) -> Expr | None:
-        """The same by a row of `APART`. Raises `CannotRescale` if what shall wait is not the same for the whole row."""
+        """The same by a row of `APART`.
+
+        Raises `CannotRescale` if what shall wait is not the same for the whole row."""
         take_apart = APART.get(tree.op)
         apart = take_apart(tree, self.builder) if take_apart else None
         if apart is None:
@@ -305,7 +327,8 @@ class Splitter:
         )
 
     def parts_of(self, tree: Expr, factors: Factors) -> Expr | None:
-        """The same where the sum may be moved inside the operation: it is linear in what moves along the row."""
+        """The same where the sum may be moved inside the operation: it is linear in what moves
+        along the row."""
         make, args = self.builder.make, tree.args
         if tree.op in ("add", "sub"):
             left, right = (self.behind(each, factors) for each in args)
@@ -317,7 +340,8 @@ class Splitter:
         if tree.op == "exp":
             return self.parts_of_exponential(tree, factors)
 
-        # Where a row has no weights at all, eager's weights may be NaN: only a condition for the whole row can wait.
+        # Where a row has no weights at all, eager's weights may be NaN: only a condition for the
+        # whole row can wait.
         if tree.op == "where" and self.is_of_row(args[0]):
             # (A weight of 0 is one, too: 0 times NaN is NaN.)
             yes, no = (self.behind(each, factors) for each in args[1:])
@@ -325,7 +349,8 @@ class Splitter:
         return None
 
     def parts_of_product(self, tree: Expr, factors: Factors) -> Expr | None:
-        """What is the same for the row waits; what is not, and has powers, goes with the other operand."""
+        """What is the same for the row waits; what is not, and has powers, goes with the other
+        operand."""
         make, (left, right) = self.builder.make, tree.args
         if self.is_of_row(right):
             return make(tree.op, (self.behind(left, factors), right), tree.dtype)
@@ -339,7 +364,8 @@ class Splitter:
         return None
 
     def parts_of_exponential(self, tree: Expr, factors: Factors) -> Expr | None:
-        """exp((x - m) - y) is exp(x - m) * exp(-y): the log-softmax of somebody who takes its exponential after all."""
+        """exp((x - m) - y) is exp(x - m) * exp(-y): the log-softmax of somebody who takes its
+        exponential after all."""
         difference, make = without_conversions(tree.args[0]), self.builder.make
         if difference.op != "sub" or not self.is_of_row(difference.args[1]):
             return None

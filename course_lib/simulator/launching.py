@@ -4,7 +4,10 @@ In:  a kernel, its grid, its arguments.
 Out: the tensors as a GPU would leave them; or the compiler's refusal; or a `GPUFault`.
 In Triton: `InterpretedFunction.run` and `GridExecutor`; for a GPU `JITFunction.run`.
 
-    bind the arguments → ask the compiler (refusals) → run the programs (values) → look at what they did (faults)
+    bind the arguments
+    → ask the compiler (refusals)
+    → run the programs (values)
+    → look at what they did (faults)
 """
 
 from __future__ import annotations

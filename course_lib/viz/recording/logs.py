@@ -1,6 +1,7 @@
 """The compiler's events as lines of text on stderr.
 
-    COURSE_LOGS="graph_breaks,recompiles" python train.py        or        cl.set_logs("graph_breaks", "guards")
+    COURSE_LOGS="graph_breaks,recompiles" python train.py
+    cl.set_logs("graph_breaks", "guards")
 
 Each line begins with the name of its log; what belongs to it is indented. `COURSE_LOGS=help` says
 what there is.

@@ -1,6 +1,8 @@
 """A whole run recorded, and its report written when it ends.
 
-    COURSE_TRACE=dir python script.py        or        course report script.py        or        with cl.record("dir"): ...
+    COURSE_TRACE=dir python script.py
+    course report script.py
+    with cl.record("dir"): ...
 
 In:  a folder. Out: `dir/report.html`, and `dir/report-PID.html` for each other process that
      compiled something.

@@ -1,6 +1,8 @@
-"""Which blocks of a matrix of scores a mask hides, which it cuts, and which it leaves whole: drawn as tiles.
+"""Which blocks of a matrix of scores a mask hides, which it cuts, and which it leaves whole: drawn
+as tiles.
 
-In:  a mask (true: the score counts), how long a block of rows and of columns is, and perhaps the columns that a kernel walks along.
+In:  a mask (true: the score counts), how long a block of rows and of columns is, and perhaps the
+     columns that a kernel walks along.
 Out: a `Picture`: a tile for each block. A thick frame goes round what the kernel computes.
 """
 
@@ -53,8 +55,10 @@ class Counted(NamedTuple):
 def mask_blocks(mask: Any, rows: int, columns: int, walked: Walked | None = None) -> Picture:
     """Draw the blocks of `mask`, a matrix of truth values, `rows` × `columns` scores each.
 
-    walked: for each block of rows the first column that the kernel reads, and the one behind the last (`shown_columns`).
-    Raises ValueError for a mask that is no matrix, for more than 40 blocks in a direction, and for a `walked` of another length.
+    walked: for each block of rows the first column that the kernel reads, and the one behind the
+    last (`shown_columns`).
+    Raises ValueError for a mask that is no matrix, for more than 40 blocks in a direction, and for
+    a `walked` of another length.
     """
     kinds = kinds_of(mask, rows, columns)
     down, across = len(kinds), len(kinds[0])
@@ -117,7 +121,7 @@ def as_matrix(mask: Any) -> list[list[Any]]:
     return listed
 
 
-# ---- the drawing ----------------------------------------------------------------------------------------------------
+# ---- the drawing ---------------------------------------------------------------------------------
 
 
 def draw_names(svg: Svg, rows: int, columns: int, count: tuple[int, int], side: float) -> None:
@@ -135,7 +139,8 @@ def draw_names(svg: Svg, rows: int, columns: int, count: tuple[int, int], side: 
 
 
 def draw_tile(svg: Svg, x: float, y: float, side: float, kind: str) -> None:
-    """A tint says how much of it counts; a tile that the mask cuts has a diagonal, one that is hidden is dashed."""
+    """A tint says how much of it counts; a tile that the mask cuts has a diagonal, one that is
+    hidden is dashed."""
     inset = max(1.0, side / 16)
     size = side - 2 * inset
     x, y = x + inset, y + inset

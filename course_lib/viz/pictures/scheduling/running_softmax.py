@@ -1,7 +1,9 @@
-"""The softmax of a row that is read in blocks: the maximum grows, and what was summed is scaled down to it.
+"""The softmax of a row that is read in blocks: the maximum grows, and what was summed is scaled
+down to it.
 
 In:  the numbers of a row, and how many a block has.
-Out: a `Picture`: the numbers as bars with the running maximum over them; below each block its maximum, factor and sum.
+Out: a `Picture`: the numbers as bars with the running maximum over them; below each block its
+     maximum, factor and sum.
 """
 
 from __future__ import annotations
@@ -43,7 +45,9 @@ class Step:
 
 @takes(numbers=each(NUMBER, "a list of numbers"), size=COUNT)
 def running_softmax(numbers: Sequence[float], size: int) -> Picture:
-    """Draw how a row of `numbers` is summed, `size` at a time. Raises ValueError for no numbers, more than 32, and infinite ones."""
+    """Draw how a row of `numbers` is summed, `size` at a time.
+
+    Raises ValueError for no numbers, more than 32, and infinite ones."""
     numbers = tuple(numbers)
     if not 1 <= len(numbers) <= MOST or not all(map(math.isfinite, numbers)):
         raise ValueError(f"numbers are 1 to {MOST} finite numbers, those of one row")
@@ -108,7 +112,8 @@ def draw_bars(svg: Svg, x: float, numbers: Sequence[float], zero: float, scale: 
 
 
 def draw_maximum(svg: Svg, x: float, wide: float, y: float, step: Step) -> None:
-    """The largest number so far as a line over the block; where it has just grown, with the factor."""
+    """The largest number so far as a line over the block; where it has just grown, with the
+    factor."""
     svg.path(f"M{x:.1f} {y:.1f} h{wide:.1f}", stage=STAGE, line=3, opacity=1)
     if step.factor != 1:
         svg.text(x, y - 8, step.words[1], SMALL, bold=True, stage=STAGE, rim=True)
