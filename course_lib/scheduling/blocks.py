@@ -19,7 +19,7 @@ import torch
 
 from course_lib.lowering.indexing import Linear
 from course_lib.scheduling.expressions import Expr
-from course_lib.scheduling.rescaling import maximum_in, without_conversions
+from course_lib.scheduling.rescaling import RUNNING, without_conversions
 from course_lib.scheduling.streams import Stream
 
 Array = Any
@@ -81,7 +81,7 @@ def vanishes_with_exponential(tree: Expr) -> bool:
     if tree.op != "exp":
         return False
     subtracted = without_conversions(tree.args[0]).args[-1:]
-    return any(maximum_in(each) for each in subtracted)
+    return any(without_conversions(each).op == RUNNING for each in subtracted)
 
 
 class Knowledge:

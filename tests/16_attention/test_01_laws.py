@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 import torch
-from random_attention import distance
+from random_attention import compile_streamed, distance
 
 import course_lib as cl
 from course_lib import events
@@ -97,6 +97,24 @@ def test_a_row_of_laws_is_used_until_the_block_ends_also_after_an_error():
         raise ZeroDivisionError
     assert before == rescaling.LAWS and not rescaling.APART
     assert "'abs'" in outcome(signed, args)[1]
+
+
+def made_finite(q, k, v):
+    """The maximum as logsumexp subtracts it. Rows begin with hidden blocks, and the first have nothing at all."""
+    i, j = torch.arange(160)[:, None], torch.arange(150)
+    s = torch.where(i - j >= 20, q @ k.mT, -INF)
+    m = s.amax(-1, keepdim=True)
+    w = torch.exp(s - torch.where(m.abs() == INF, 0.0, m))
+    return ((w / w.sum(-1, keepdim=True)) @ v,)
+
+
+@pytest.mark.parametrize("codegen", ["cpp", "triton"])
+@pytest.mark.parametrize("scale", [1.0, 50.0])
+def test_a_maximum_that_is_made_finite_is_seen_through(codegen, scale):
+    q, k, v = operands(scale)
+    args = q, k[..., :150, :], v[..., :150, :]
+    (result,) = compile_streamed(made_finite, *args, codegen=codegen)(*args)
+    as_eager(result, lambda *args: made_finite(*args)[0], args)
 
 
 def test_a_maximum_that_is_made_finite_must_be_of_these_very_numbers():
