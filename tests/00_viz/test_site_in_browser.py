@@ -55,6 +55,17 @@ def test_what_scrolls_is_reached_by_the_keyboard_and_nothing_else(page, tmp_path
     assert sorted(reached) == ["DIV", "PRE"]
 
 
+def test_a_figure_that_scrolls_is_reached_and_a_folded_cell_is_called_what_it_says(page, tmp_path):
+    body = (
+        '<main class="bd-content"><figure class="cl-fig" style="overflow-x: auto"><div style="width: 900px">wide</div></figure>'
+        '<details><summary aria-label="Toggle hidden content">Show code</summary>x</details></main>'
+    )
+    page.set_viewport_size({"width": 400, "height": 800})
+    page.goto(site_page(tmp_path, body))
+    assert page.evaluate("document.querySelector('figure').tabIndex") == 0
+    assert page.evaluate("document.querySelector('summary').hasAttribute('aria-label')") is False
+
+
 def test_an_empty_cell_at_the_head_of_a_table_is_no_heading(page, tmp_path):
     page.goto(site_page(tmp_path, BODY))
     assert page.evaluate("[...document.querySelectorAll('th')].map(e => e.textContent)") == ["mode"]

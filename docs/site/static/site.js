@@ -10,10 +10,12 @@ addEventListener("DOMContentLoaded", () => {
 
 // What scrolls can be reached by the keyboard, and a cell at the head of a table that says nothing is no heading.
 addEventListener("load", () => {
-  for (const box of document.querySelectorAll(".bd-content :is(pre, div)")) {
+  for (const box of document.querySelectorAll(".bd-content :is(pre, div, figure)")) {
     const scrolls = box.scrollWidth > box.clientWidth + 1 || box.scrollHeight > box.clientHeight + 1;
     if (scrolls && /auto|scroll/.test(getComputedStyle(box).overflow) && !box.hasAttribute("tabindex")) box.tabIndex = 0;
   }
+  // Its text says already what it does: a name of its own would be another one than what is seen.
+  for (const summary of document.querySelectorAll('summary[aria-label="Toggle hidden content"]')) summary.removeAttribute("aria-label");
   for (const head of document.querySelectorAll(".bd-content th")) {
     if (head.textContent.trim() || head.querySelector("img, svg")) continue;
     const cell = document.createElement("td");
