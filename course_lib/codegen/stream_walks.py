@@ -27,6 +27,8 @@ from course_lib.scheduling.streams import HALVES, Stream
 
 # `tl.dot` takes no smaller side
 LEAST_SIDE = 16
+# Numbers of scores, weights and totals that a thread has in its registers
+MOST_NUMBERS = 160
 
 
 def walking_tile(rows: int, columns: int, stages: int, warps: int) -> Choice:
@@ -202,8 +204,12 @@ def choose_tile(stream: Stream, in_halves: bool) -> Choice:
     meta, warps = next(tile for most, tile in tiles.items() if longest <= most)
 
     rows, columns = meta["ROWS"], meta["COLUMNS"]
-    if len(stream.scores) + len(stream.split.cores) > 2:
-        rows, columns = rows // 2, columns // 2
+    scores, totals = len(stream.scores), len(stream.split.cores)
+    width = power_of_two(stream.values.columns.size)
+    of_row = columns * (scores + totals) + width * totals
+    while rows * of_row > MOST_NUMBERS * 32 * warps and columns > 2 * LEAST_SIDE:
+        columns //= 2
+        of_row = columns * (scores + totals) + width * totals
     rows = max(LEAST_SIDE, min(rows, power_of_two(stream.row.size)))
     columns = max(LEAST_SIDE, min(columns, power_of_two(stream.column.size)))
     return walking_tile(rows, columns, meta["num_stages"], warps)

@@ -18,7 +18,8 @@ In PyTorch: `torch/_inductor/kernel/flex/templates/flex_attention.py.jinja` (a t
 scores are put in).
 """
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+import contextlib
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import sympy
@@ -62,7 +63,7 @@ ENDS = "first", "free_from", "free_to", "last"
 LOOKED_AT = 16 * 1024
 INFINITY = 'float("inf")'
 # Totals of 64 columns that fit into the registers of a program
-MOST_TOTALS = 8
+MOST_TOTALS = 4
 # How `tl.dot` multiplies float32 where it may not be rounded to ten digits: as three products of
 # such, which is as exact
 WHOLE_FLOATS = "tf32x3"
@@ -503,23 +504,34 @@ class StreamedTriton(TritonOps):
             return
         self.line("# The blocks around them")
         jump = f"{ends.free_to} - {ends.free_from}"
-        with self.block(f"for place in range({ends.first}, {ends.last} - ({jump}), COLUMNS):"):
+        opening = f"for place in range({ends.first}, {ends.last} - ({jump}), COLUMNS):"
+        with self.own_names(), self.block(opening):
             self.line(f"n0 = tl.where(place < {ends.free_from}, place, place + {jump})")
             self.write_block(self.cut)
 
     def write_walked(self, trees: StreamTrees, first: str, last: str) -> None:
-        with self.block(f"for n0 in range({first}, {last}, COLUMNS):"):
+        with self.own_names(), self.block(f"for n0 in range({first}, {last}, COLUMNS):"):
             self.write_block(trees)
+
+    @contextlib.contextmanager
+    def own_names(self) -> Iterator[None]:
+        """Names of one loop may be taken again in the next."""
+        taken = set(self.taken)
+        yield
+        self.taken = taken
 
     def write_block(self, trees: StreamTrees) -> None:
         """What happens with a block of columns."""
         column = self.stream.column
-        masks, taken = self.masks, set(self.taken)
+        columns = "(n0 + tl.arange(0, COLUMNS))"
+        if self.needs_64_bits:
+            columns += ".to(tl.int64)"
+        masks = self.masks
         self.masks = dict(masks)
         is_ragged = trees is self.cut and column.size % self.tiling.tile.meta["COLUMNS"]
         if is_ragged or any(column.symbol in symbols_in(tree) for tree in self.roots(trees)):
-            self.line(f"{column.symbol} = n0 + tl.arange(0, COLUMNS)[None, :]")
-        self.line(f"{self.column_down} = n0 + tl.arange(0, COLUMNS)[:, None]")
+            self.line(f"{column.symbol} = {columns}[None, :]")
+        self.line(f"{self.column_down} = {columns}[:, None]")
         if is_ragged:
             self.line(f"columns = {column.symbol} < {column.size}")
             self.line(f"columns_down = {self.column_down} < {column.size}")
@@ -531,8 +543,7 @@ class StreamedTriton(TritonOps):
         self.count_uses(self.roots(trees))
         factors = self.write_maxima(trees, bool(is_ragged))
         self.write_weights(trees, factors, bool(is_ragged))
-        # Names of one loop may be taken in the next.
-        self.masks, self.taken = masks, taken
+        self.masks = masks
 
     def write_scores(self) -> None:
         """A tile of each product."""

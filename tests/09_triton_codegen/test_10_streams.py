@@ -9,7 +9,7 @@ from functools import partial
 import pytest
 import torch
 from back_half import lowered
-from random_attention import compile_streamed, distance, in_double, small_tiles
+from random_attention import check, compile_streamed, distance, in_double, small_tiles
 
 from course_lib import runtime, scheduling
 from course_lib.codegen import stream_walks
@@ -246,3 +246,20 @@ def test_small_tiles_have_several_blocks_in_each_direction():
 def test_its_tiles_can_be_drawn():
     source = source_of(causal, *heads(rows=300))
     assert "20 programs" in str(tile_map(source))
+
+
+def differential(q, k, v):
+    scores = q @ k.mT
+    return ((torch.softmax(scores, -1) - 0.3 * torch.softmax(scores * 0.5, -1)) @ v,)
+
+
+def test_several_totals_take_narrower_blocks_and_keep_their_rows():
+    one, two = (source_of(function, *heads(depth=128)) for function in (plain, differential))
+    assert (one.tiling.tile.meta["ROWS"], one.tiling.tile.meta["COLUMNS"]) == (64, 64)
+    assert (two.tiling.tile.meta["ROWS"], two.tiling.tile.meta["COLUMNS"]) == (64, 32)
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("seed", range(12))
+def test_random_programs_on_a_gpu(seed):
+    assert check(seed, device="cuda").fault == ""
