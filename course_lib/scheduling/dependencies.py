@@ -43,17 +43,23 @@ class Body(NamedTuple):
         """Every formula of loop symbols in it."""
         return [self.write.index, *(access.index for access in self.reads), *self.values]
 
-    def substitute(self, become: Mapping[sympy.Symbol, Linear]) -> "Body":
-        """The same in terms of other loop symbols."""
+    def moved(self, moved: Mapping[Linear, Linear]) -> "Body":
+        """The same in terms of other loop symbols. `moved`: what each formula is in these."""
+        reads = tuple([Access(buffer, moved[index]) for buffer, index in self.reads])
+        write = Access(self.write.buffer, moved[self.write.index])
+        values = tuple([moved[value] for value in self.values])
+        return Body(reads, write, values, self.operations)
 
-        def moved(access: Access) -> Access:
-            return access._replace(index=access.index.substitute(become))
 
-        return self._replace(
-            reads=tuple(moved(access) for access in self.reads),
-            write=moved(self.write),
-            values=tuple(value.substitute(become) for value in self.values),
-        )
+class Moved(dict[Linear, Linear]):
+    """Formulas after each loop symbol has become another formula. Each is computed once."""
+
+    def __init__(self, become: Mapping[sympy.Symbol, Linear]) -> None:
+        self.become = become
+
+    def __missing__(self, formula: Linear) -> Linear:
+        found = self[formula] = formula.substitute(self.become)
+        return found
 
 
 def record(node: LoopNode, buffers: Mapping[str, Buffer]) -> Body:

@@ -17,7 +17,7 @@ import sympy
 
 from course_lib.lowering.indexing import Linear, loop_symbols
 from course_lib.lowering.ir import Buffer, ExternKernel, LoopNode, Node, Pointwise, Reduction
-from course_lib.scheduling.dependencies import Access, Body
+from course_lib.scheduling.dependencies import Access, Body, Moved
 from course_lib.scheduling.expressions import COSTLY
 from course_lib.scheduling.kernel import FusedKernel, Kind, Level, Loop, Nest, Step
 from course_lib.sizes import hint, is_size, same
@@ -74,6 +74,10 @@ class Group(Nest):
         return isinstance(self.nodes[0], ExternKernel)
 
     @cached_property
+    def set_of_nodes(self) -> frozenset[Node]:
+        return frozenset(self.nodes)
+
+    @cached_property
     def loads(self) -> list[Access]:
         """Every element that the bodies read."""
         return [access for member in self.members for access in member.body.reads]
@@ -107,10 +111,9 @@ class Group(Nest):
         if self.is_extern:
             return self.writes
 
-        own_nodes = set(self.nodes)
         stored_buffers = set()
         for buffer in self.writes:
-            read_elsewhere = self.usage.readers[buffer.name] - own_nodes
+            read_elsewhere = self.usage.readers[buffer.name] - self.set_of_nodes
             if buffer.name in self.usage.outputs or read_elsewhere:
                 stored_buffers.add(buffer)
         return frozenset(stored_buffers)
@@ -131,8 +134,11 @@ class Group(Nest):
     def across(self) -> dict[Buffer, tuple[Loop, ...]]:
         """Sums over rows, and over which: complete only after the last of these, so nothing here can use them."""
         loops_of_sum = {}
+        rows = self.rows
         for member in self.members:
-            loops = tuple(loop for loop in self.rows if member.reduces_over(loop))
+            # most members reduce nothing
+            reduces = bool(member.rindex)
+            loops = tuple(loop for loop in rows if reduces and member.reduces_over(loop))
             if loops:
                 loops_of_sum[member.node.buffer] = loops
         return loops_of_sum
@@ -245,13 +251,13 @@ def rewritten(
     if all(new.terms == ((old, 1),) for old, new in become.items()):
         return members
 
-    def moved(formulas: tuple[Linear, ...]) -> tuple[Linear, ...]:
-        return tuple(formula.substitute(become) for formula in formulas)
-
+    # The members of a group share most of their formulas: each is computed once
+    moved = Moved(become)
     result = []
     for member in members:
-        body = member.body.substitute(become)
-        result.append(Member(member.node, moved(member.index), moved(member.rindex), body))
+        index = tuple([moved[formula] for formula in member.index])
+        rindex = tuple([moved[formula] for formula in member.rindex])
+        result.append(Member(member.node, index, rindex, member.body.moved(moved)))
     return tuple(result)
 
 

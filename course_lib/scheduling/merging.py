@@ -41,13 +41,16 @@ class Decision(NamedTuple):
 
 @dataclass(order=True)
 class Candidate:
-    """Two groups that may become one kernel. The greatest saving comes first, then program order."""
+    """Two groups that may become one kernel. The greatest saving comes first, then program order.
+
+    What a pair is known to save comes behind its place in the program: of many pairs that may save the same, the first is asked and
+    fused, and the others, of which some are gone then, are not asked before."""
 
     minus_saved: int
-    # False: it saves at most so much. True: `can_fuse` said so
-    is_known: bool
     producer_positions: tuple[int, ...]
     consumer_positions: tuple[int, ...]
+    # False: it saves at most so much. True: `can_fuse` said so
+    is_known: bool
     producer: Group = field(compare=False)
     consumer: Group = field(compare=False)
 
@@ -106,7 +109,7 @@ class Fusion:
             # What could not be one in the round before cannot be now, either.
             is_open = (a, b) not in self.answers
             if is_open and not (self.has_own_rules and is_too_long(a, b)):
-                queue.append(Candidate(-most(a, b), False, a.positions, b.positions, a, b))
+                queue.append(Candidate(-most(a, b), a.positions, b.positions, False, a, b))
         heapify(queue)
 
         while queue:
@@ -243,7 +246,13 @@ def by_sizes(group: Group) -> tuple[list[int], tuple[int, ...]]:
 
 
 def most(a: Group, b: Group) -> int:
-    """At least the bytes that fusing saves: what both read, and what goes from one to the other, written and read."""
-    read_by_both = sum(buffer.nbytes for buffer in a.reads & b.reads)
-    passed_on = sum(buffer.nbytes for buffer in a.writes & b.reads)
-    return read_by_both + 2 * passed_on
+    """At least the bytes that fusing saves: what both read, and what goes from one to the other: its reading, and its writing if
+    nobody else needs it."""
+    saved = sum(buffer.nbytes for buffer in a.reads & b.reads)
+    for buffer in a.writes & b.reads:
+        readers = a.usage.readers[buffer.name]
+        is_needed = buffer.name in a.usage.outputs or not all(
+            node in a.set_of_nodes or node in b.set_of_nodes for node in readers
+        )
+        saved += buffer.nbytes if is_needed else 2 * buffer.nbytes
+    return saved

@@ -11,7 +11,9 @@ import torch
 from aten_graphs import lowered
 
 from course_lib.scheduling import schedule
+from course_lib.scheduling.fusion import Fuse
 from course_lib.scheduling.inlining import LONGEST
+from course_lib.scheduling.merging import Fusion, most
 from course_lib.scheduling.order import Order
 
 
@@ -110,3 +112,41 @@ def test_a_program_five_times_as_long_asks_at_most_eight_times_as_much():
 
     torch.manual_seed(0)
     assert questions(500) < 8 * questions(100)
+
+
+@pytest.mark.parametrize("kind", ["grid", "skips", "norms", "blocks"])
+def test_a_pair_saves_no_more_than_it_waits_by(kind: str, monkeypatch: pytest.MonkeyPatch):
+    """Else the pair that saves most would not come first. And most pairs that are asked are fused, so few are asked in vain."""
+    asked = []
+    opinion = Fusion.opinion
+
+    def noting(self, a, b):
+        answer = opinion(self, a, b)
+        asked.append((a, b, answer))
+        return answer
+
+    monkeypatch.setattr(Fusion, "opinion", noting)
+    torch.manual_seed(0)
+    function, args = growing.GROWING[kind](120)
+    result = schedule(lowered(function, *args))
+
+    yes = [(a, b, answer) for a, b, answer in asked if isinstance(answer, Fuse)]
+    assert yes and all(answer.saved <= most(a, b) for a, b, answer in yes)
+    assert result.kernels
+
+
+def test_of_pairs_that_save_the_same_few_are_asked_in_vain():
+    """A grid's pairs all save the same: each was asked before the first was fused."""
+    from course_lib.scheduling import can_fuse
+
+    asked = 0
+
+    def counting(a, b):
+        nonlocal asked
+        asked += 1
+        return can_fuse(a, b)
+
+    torch.manual_seed(0)
+    function, args = growing.grid(300)
+    result = schedule(lowered(function, *args), counting)
+    assert asked < 2 * len(result.alone)
