@@ -1,11 +1,13 @@
 """Which loops run together.
 
-In:  two groups of loop nodes, the producer before the consumer, each with what it reads and writes (`scheduling.dependencies`).
+In:  two groups of loop nodes, the producer before the consumer, each with what it reads and writes
+     (`scheduling.dependencies`).
 Out: `Fuse(saved)` or `No(reason, lost)`.
 In PyTorch: `torch/_inductor/scheduler.py`, `Scheduler.can_fuse` and `InductorChoices.can_fuse`.
 
-Fusing saves memory traffic: in one kernel, what one loop writes and the next reads stays in registers, and what two read is read
-once. Two questions: is it *legal* (the same elements, in an order that respects dependencies), and *worth it* (bytes saved)?
+Fusing saves memory traffic: in one kernel, what one loop writes and the next reads stays in
+registers, and what two read is read once. Two questions: is it *legal* (the same elements, in an
+order that respects dependencies), and *worth it* (bytes saved)?
 """
 
 import math
@@ -51,7 +53,9 @@ class No(NamedTuple):
 def can_fuse(
     producer: Group, consumer: Group, rules: tuple[FusionRule, ...] | None = None
 ) -> Fuse | No:
-    """Decide about one pair; the same answer feeds the scheduler, `explain` and the pictures. `LEGAL` alone: can it be?"""
+    """Decide about one pair; the same answer feeds the scheduler, `explain` and the pictures.
+
+    `LEGAL` alone: can it be?"""
     shared = producer.writes & consumer.reads or producer.reads & consumer.reads
     for rule in rules or RULES:
         if reason := rule(producer, consumer, shared):
@@ -60,7 +64,8 @@ def can_fuse(
 
 
 def saved(producer: Group, consumer: Group) -> int:
-    """Bytes of traffic that disappear; of two small kernels on a GPU, those that could move while one of them starts."""
+    """Bytes of traffic that disappear; of two small kernels on a GPU, those that could move while
+    one of them starts."""
     both = join(producer, consumer)
     if both is None:
         return 0
@@ -142,7 +147,8 @@ def siblings_share_enough(producer: Group, consumer: Group, shared: Buffers) -> 
 
 
 def one_row_needs_all_threads(producer: Group, consumer: Group, shared: Buffers) -> str | None:
-    """A reduction of everything must be complete before anything after it: as one kernel, one thread would do it all."""
+    """A reduction of everything must be complete before anything after it: as one kernel, one
+    thread would do it all."""
     both = join(producer, consumer)
     if both is None or both.rows:
         return None
@@ -158,7 +164,8 @@ def one_row_needs_all_threads(producer: Group, consumer: Group, shared: Buffers)
 
 
 def same_innermost_loop(producer: Group, consumer: Group, shared: Buffers) -> str | None:
-    """Where one walks memory row by row and the other column by column, one of them would jump at every step."""
+    """Where one walks memory row by row and the other column by column, one of them would jump at
+    every step."""
     joined_group = fit(producer, consumer)
     if joined_group is None or producer.columns or consumer.columns:
         return None
@@ -190,7 +197,8 @@ def not_too_long(producer: Group, consumer: Group, shared: Buffers) -> str | Non
 
 
 def is_too_long(a: Group, b: Group) -> bool:
-    """True if one kernel of both would have too many steps, whatever else may be said about them."""
+    """True if one kernel of both would have too many steps, whatever else may be said about
+    them."""
     return len(a.nodes) + len(b.nodes) > MANY_STEPS
 
 
