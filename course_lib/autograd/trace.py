@@ -1,17 +1,23 @@
-"""A captured graph, traced once more: into functional ATen operators, and through autograd if gradients are wanted.
+"""A captured graph, traced once more: into functional ATen operators, and through autograd if
+gradients are wanted.
 
 In:  the FX graph of capture (`torch.nn.functional.layer_norm`, `operator.add`, `Tensor.add_`, ...).
-Out: an FX graph of ATen operators without mutation (`aten.var_mean.correction`, `aten.add.Tensor`, ...), each node with its
-     FakeTensor in `meta["val"]` and the captured node that it came from in `meta["origin"]`; and in the graph module's
-     `meta["signature"]` a `Signature`: how the results of the captured graph are made of the traced one's.
+Out: an FX graph of ATen operators without mutation (`aten.var_mean.correction`, `aten.add.Tensor`,
+     ...), each node with its FakeTensor in `meta["val"]` and the captured node that it came from in
+     `meta["origin"]`; and in the graph module's `meta["signature"]` a `Signature`: how the results
+     of the captured graph are made of the traced one's.
 
-The captured graph runs on fake tensors, and what reaches torch's dispatcher is recorded. That does three things at once:
-composite functions fall apart into ATen operators, decompositions split those further (`decomposing.py`), and
-`FunctionalTensor` turns every in-place operation into a new value. A joint graph goes on: it asks `torch.autograd.grad` for
-gradients, and records what that does. At last the graph is tidied (`tidying.py`).
+The captured graph runs on fake tensors, and what reaches torch's dispatcher is recorded. That does
+three things at once: composite functions fall apart into ATen operators, decompositions split those
+further (`decomposing.py`), and `FunctionalTensor` turns every in-place operation into a new value.
+A joint graph goes on: it asks `torch.autograd.grad` for gradients, and records what that does. At
+last the graph is tidied (`tidying.py`).
 
-    primals ─▶ forward ─▶ values        tangents (gradients of the values) ─▶ backward ─▶ gradients of the primals
-In PyTorch: `torch/_functorch/_aot_autograd/graph_capture.py` (`aot_dispatch_autograd_graph`); it records by `make_fx`, too.
+    primals ─▶ forward ─▶ values
+    tangents (gradients of the values) ─▶ backward ─▶ gradients of the primals
+
+In PyTorch: `torch/_functorch/_aot_autograd/graph_capture.py` (`aot_dispatch_autograd_graph`); it
+records by `make_fx`, too.
 """
 
 from collections.abc import Mapping, Sequence
@@ -40,12 +46,14 @@ aten = torch.ops.aten
 
 
 def joint(gm: fx.GraphModule, decompositions: Decompositions) -> fx.GraphModule:
-    """Forward and backward in one graph: from inputs and tangents to values and gradients (`Signature.gradients`)."""
+    """Forward and backward in one graph: from inputs and tangents to values and gradients
+    (`Signature.gradients`)."""
     return trace(gm, decompositions, gradients=True)
 
 
 def mode_of(fakes: Sequence[Any]) -> FakeTensorMode:
-    """The mode in which capture made these fake tensors; a new one if there is none among the inputs."""
+    """The mode in which capture made these fake tensors; a new one if there is none among the
+    inputs."""
     for fake in fakes:
         if hasattr(fake, "fake_mode"):
             mode: FakeTensorMode = fake.fake_mode
@@ -56,7 +64,9 @@ def mode_of(fakes: Sequence[Any]) -> FakeTensorMode:
 def trace(
     gm: fx.GraphModule, decompositions: Decompositions, gradients: bool = False
 ) -> fx.GraphModule:
-    """The forward graph in ATen operators, for the shapes in the placeholders' `meta["val"]`. With `gradients`, the joint graph.
+    """The forward graph in ATen operators, for the shapes in the placeholders' `meta["val"]`.
+
+    With `gradients`, the joint graph.
 
     Raises NotImplementedError for a program that no compiled graph can run as eager does.
     """
@@ -86,7 +96,9 @@ def trace(
 
 
 def failures(gm: fx.GraphModule) -> tuple[type[Exception], ...]:
-    """What may be raised while a graph is traced, and means that it cannot be. A function of the user's may raise anything."""
+    """What may be raised while a graph is traced, and means that it cannot be.
+
+    A function of the user's may raise anything."""
     calls_users_code = any(
         node.op == "call_function" and not is_torchs(node.target) for node in gm.graph.nodes
     )
@@ -94,7 +106,8 @@ def failures(gm: fx.GraphModule) -> tuple[type[Exception], ...]:
 
 
 def refuse_what_runs_as_it_is(gm: fx.GraphModule, gradients: bool) -> None:
-    """Raise NotImplementedError for what capture has marked: it has no functional form, or its backward does more than compute."""
+    """Raise NotImplementedError for what capture has marked: it has no functional form, or its
+    backward does more than compute."""
     for node in gm.graph.nodes:
         if reason := node.meta.get("needs_eager"):
             raise NotImplementedError(reason)
@@ -111,7 +124,9 @@ class Tracing:
         self.in_backward: set[fx.Node] = set()
 
     def run(self, *fakes: Any) -> list[Any]:
-        """Run the program, then autograd; `make_fx` records both. Gives the program's values, then the gradients."""
+        """Run the program, then autograd; `make_fx` records both.
+
+        Gives the program's values, then the gradients."""
         with FunctionalTensorMode(), Decomposing(self.decompositions) as decomposing:
             primals = self.enter_all(fakes)
             inputs = self.copies_of_written(primals, fakes)
@@ -141,19 +156,23 @@ class Tracing:
         return list(map(self.enter, fakes, self.gm.graph.find_nodes(op="placeholder")))
 
     def copies_of_written(self, primals: list[Any], fakes: Sequence[Any]) -> list[Any]:
-        """The inputs, with copies of those that the program writes to and that may need a gradient."""
+        """The inputs, with copies of those that the program writes to and that may need a
+        gradient."""
         if not self.gradients:
             return primals
         with torch.enable_grad():
             return list(map(own_copy, primals, fakes))
 
     def results_as_captured(self) -> list[Any]:
-        """What capture saw as the program's results, on fakes; None for those that are no tensors."""
+        """What capture saw as the program's results, on fakes; None for those that are no
+        tensors."""
         results = self.gm.graph.output_node().args[0]
         return [node.meta.get("val") if isinstance(node, fx.Node) else None for node in results]
 
     def enter(self, fake: Any, node: fx.Node) -> Any:
-        """An input as the program meets it. (Where the program writes to it, its fake has the new value afterwards.)"""
+        """An input as the program meets it.
+
+        (Where the program writes to it, its fake has the new value afterwards.)"""
         if not isinstance(fake, torch.Tensor):
             return fake
 
@@ -163,7 +182,9 @@ class Tracing:
         return FunctionalTensor.to_functional(fake).requires_grad_(wanted)
 
     def differentiate(self, primals: list[Any], values: list[Any]) -> list[Any]:
-        """The gradients of the inputs that have one. What autograd gets to on its way is noted in the signature."""
+        """The gradients of the inputs that have one.
+
+        What autograd gets to on its way is noted in the signature."""
         signature = self.signature
         wanted = [n for n, primal in enumerate(primals) if has_gradient(primal)]
         numbers = [n for n, yes in enumerate(signature.differentiable) if yes]
@@ -182,7 +203,8 @@ class Tracing:
         signature.gradients = tuple(gradient_of_input)
         signature.unconnected = tuple(n for n in wanted if n not in gradient_of_input)
 
-        # Which outputs lead to which inputs: where gradients come in for some outputs only, the other inputs get none.
+        # Which outputs lead to which inputs: where gradients come in for some outputs only, the
+        # other inputs get none.
         self.note_ways(numbers, outputs, {id(primals[n]): n for n in gradient_of_input})
 
         # A gradient lies in memory like its input, as in eager.
@@ -191,7 +213,8 @@ class Tracing:
     def note_ways(
         self, numbers: list[int], outputs: list[torch.Tensor], leaves: Mapping[int, int]
     ) -> None:
-        """Note in the signature where autograd gets to from each of the `outputs` (the values `numbers`): inputs, other values."""
+        """Note in the signature where autograd gets to from each of the `outputs` (the values
+        `numbers`): inputs, other values."""
         ways = [functions_before(output) for output in outputs]
         self.signature.reached = tuple(
             leaves_among(output, way, leaves) for output, way in zip(outputs, ways, strict=True)
@@ -225,7 +248,9 @@ def functions_before(output: torch.Tensor) -> set[Any]:
 def leaves_among(
     output: torch.Tensor, functions: set[Any], leaves: Mapping[int, int]
 ) -> frozenset[int]:
-    """The inputs to which autograd gets from `output`, by these functions. `leaves`: the `id` of an input's tensor → its number."""
+    """The inputs to which autograd gets from `output`, by these functions.
+
+    `leaves`: the `id` of an input's tensor → its number."""
     if output.grad_fn is None:
         ends = [output]
     else:
@@ -235,8 +260,9 @@ def leaves_among(
 
 
 def own_copy(primal: Any, fake: Any) -> Any:
-    """An input that was written to when the program was captured: a leaf that needs a gradient may not be, and what it held must
-    still be there for backward. The copy has the same strides: if it is not needed after all, `tidy` takes it away."""
+    """An input that was written to when the program was captured: a leaf that needs a gradient may
+    not be, and what it held must still be there for backward. The copy has the same strides: if it
+    is not needed after all, `tidy` takes it away."""
     if not isinstance(primal, torch.Tensor) or not (fake.is_inference() or fake._version):
         return primal
     copy = primal.clone()

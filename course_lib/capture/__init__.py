@@ -126,14 +126,19 @@ def capture(
         if problem is None:
             return result
         if not try_again:
-            # a problem while the head is written has no line: the last one that ran is named
-            problem.location = problem.location or attempt.root.last
-            if problem.__cause__ is not None:
-                problem.__cause__.__traceback__ = None
+            complete(problem, attempt)
             try:
                 raise problem
             finally:
                 del problem  # its traceback holds this frame
+
+
+def complete(problem: Unsupported, attempt: "Attempt") -> None:
+    """What a problem says to the user: its line, and no traceback of capture's own frames."""
+    # A problem while the head is written has no line: the last one that ran is named.
+    problem.location = problem.location or attempt.root.last
+    if problem.__cause__ is not None:
+        problem.__cause__.__traceback__ = None
 
 
 class Attempt:
