@@ -222,9 +222,7 @@ class Pipeline:
         if not any(joint.meta["signature"].differentiable):
             # nothing that the graph gives has a gradient (an optimizer's step), so autograd need not know of it
             return self.compile_forward(gm, codegen)
-        parts = events.stage(
-            "partition", events.Partitioned, self.partition, joint, lowering.may_recompute
-        )
+        parts = events.stage("partition", events.Partitioned, self.halves, joint, codegen)
         forward = self.compile_graph(parts.forward, codegen)
         backward = self.compile_graph(parts.backward, codegen)
 
@@ -249,6 +247,16 @@ class Pipeline:
             compile_later,
             captured=gm,
         )
+
+    def halves(self, joint: fx.GraphModule, codegen: str) -> autograd.Partition:
+        """The joint graph, cut in two: with large products computed again in backward, where both halves can be streams."""
+        parts = self.partition(joint, lowering.may_recompute)
+        if not self.prints_streams(codegen) or self.partition is not autograd.partition:
+            return parts
+        why_not = partial(runtime.why_no_stream, codegen=codegen)
+        cut, may_recompute = self.partition, lowering.may_recompute
+        with torch._C._DisableAutocast():
+            return scheduling.without_scores(joint, parts, cut, may_recompute, self.lower, why_not)
 
     def compile_graph(self, aten: fx.GraphModule, codegen: str) -> Program:
         """A functional ATen graph to machine code."""
@@ -278,7 +286,7 @@ class Pipeline:
         loops = scheduling.split_reductions(loops, is_for_gpu)
         if self.prints_streams(codegen):
             why_not = partial(runtime.why_no_stream, codegen=codegen)
-            loops = scheduling.stream_products(loops, why_not)
+            loops = scheduling.streamed_loops(loops, aten, why_not)
         if self.templates:
             choose = runtime.choose_templates
             loops = events.stage("templates", None, choose, loops, codegen, planned)

@@ -38,11 +38,14 @@ class Partition(NamedTuple):
     recomputed: tuple[fx.Node, ...]
     # If sizes are symbolic: those that backward takes as numbers, behind saved tensors and tangents
     sizes: Any = None
+    # What was decided about products that backward might compute again (`scheduling.training`)
+    notes: tuple[str, ...] = ()
 
     def __str__(self) -> str:
         saved_in_words = ", ".join(f"{n.name} ({node_bytes(n):,} bytes)" for n in self.saved)
         recomputed_in_words = ", ".join(n.name for n in self.recomputed)
-        return f"saved: {saved_in_words or 'nothing'}; computed again: {recomputed_in_words or 'nothing'}"
+        cut_in_words = f"saved: {saved_in_words or 'nothing'}; computed again: {recomputed_in_words or 'nothing'}"
+        return "; ".join([cut_in_words, *self.notes])
 
 
 def partition(joint: fx.GraphModule, may_recompute: Callable[[fx.Node], bool]) -> Partition:

@@ -26,7 +26,7 @@ from course_lib.lowering.ops import substitute
 from course_lib.scheduling.blocks import EXACT, RULES, Knowledge
 from course_lib.scheduling.expressions import Expr, TreeBuilder
 from course_lib.scheduling.rescaling import RUNNING, Running, running_in, without_conversions
-from course_lib.scheduling.streams import Stream
+from course_lib.scheduling.stream_nodes import Stream
 
 LOG2_E = math.log2(math.e)
 # Positions up to here are computed in 32 bits
@@ -290,7 +290,7 @@ def depends_on_scores(tree: Expr) -> bool:
 def largest(tree: Expr) -> float:
     """No number that this value can be is farther from 0. (-inf may be.)"""
     if tree.op == "scores":
-        node, _ = tree.detail
+        node, *_ = tree.detail
         return LARGEST_SCORE.get(node.buffers[0].dtype, math.inf)
     if tree.op == "constant":
         return 0.0 if tree.detail == -math.inf else abs(float(tree.detail))

@@ -23,7 +23,7 @@ from course_lib.codegen.stream_trees import Masks
 from course_lib.codegen.tilings import Choice, Tiling, divided_up
 from course_lib.lowering.indexing import power_of_two
 from course_lib.scheduling.blocks import Knowledge, shown_columns
-from course_lib.scheduling.streams import HALVES, Stream
+from course_lib.scheduling.stream_nodes import HALVES, Stream
 
 # `tl.dot` takes no smaller side
 LEAST_SIDE = 16

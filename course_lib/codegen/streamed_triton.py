@@ -54,7 +54,8 @@ from course_lib.scheduling.kernel import FusedKernel, Loop
 from course_lib.scheduling.memory import extent
 from course_lib.scheduling.products import allows_tf32
 from course_lib.scheduling.rescaling import Powers, Running
-from course_lib.scheduling.streams import HALVES, Factor, Scores, Stream, Streamed, formulas_of
+from course_lib.scheduling.stream_nodes import HALVES, Factor, Scores, Stream, Streamed
+from course_lib.scheduling.stream_trees import formulas_of
 
 NAMES = """program matrix block first last free_from free_to n0 place finite shown is_finite
     turn is_empty begin end columns_down""".split()
@@ -755,6 +756,8 @@ def streamed_triton_source(
 def why_not_in_triton(node: Streamed) -> str:
     """Why a stream cannot be a Triton kernel, or is faster as it was; empty if it can."""
     stream = node.stream
+    if len(stream.ends) != 1 or stream.of_rows:
+        return "a stream in Triton has one product at its end, and stores nothing else"
     if len({view.buffer.device for view in node.args}) > 1:
         return "it reads from more than one device"
     if unknown := next(filter(is_unknown, operations_of(stream)), ""):

@@ -23,7 +23,7 @@ from course_lib.codegen.printer import KernelSource, describe, identifier
 from course_lib.lowering.ir import Buffer, ExternKernel, LoopGraph, View
 from course_lib.scheduling.kernel import FusedKernel, Kernel
 from course_lib.scheduling.memory import MemoryPlan, extent
-from course_lib.scheduling.streams import Streamed
+from course_lib.scheduling.stream_nodes import Streamed
 from course_lib.sizes import NeedsNumbers, Real, Size, name_of_size, same, text_of
 from course_lib.written import as_tuple
 

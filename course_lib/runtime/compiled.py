@@ -29,7 +29,7 @@ from course_lib.lowering.ir import LoopGraph
 from course_lib.runtime.compiler import build_library
 from course_lib.runtime.triton_runner import load_stream, load_triton
 from course_lib.scheduling.kernel import FusedKernel
-from course_lib.scheduling.streams import Streamed
+from course_lib.scheduling.stream_nodes import Streamed
 from course_lib.sizes import same
 from course_lib.written import define
 

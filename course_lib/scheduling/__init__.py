@@ -20,4 +20,6 @@ from course_lib.scheduling.kernel import FusedKernel, Kernel, Loop, Step
 from course_lib.scheduling.memory import MemoryPlan, plan
 from course_lib.scheduling.schedule import Decision, Schedule, schedule
 from course_lib.scheduling.split import split_reductions
-from course_lib.scheduling.streams import Streamed, stream_products
+from course_lib.scheduling.stream_nodes import Streamed
+from course_lib.scheduling.streams import stream_products
+from course_lib.scheduling.training import streamed_loops, without_scores

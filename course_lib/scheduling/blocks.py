@@ -20,7 +20,7 @@ import torch
 from course_lib.lowering.indexing import Linear
 from course_lib.scheduling.expressions import Expr
 from course_lib.scheduling.rescaling import RUNNING, without_conversions
-from course_lib.scheduling.streams import Stream
+from course_lib.scheduling.stream_nodes import Stream
 
 Array = Any
 # From here on float32 does not know every integer
@@ -50,15 +50,43 @@ UNKNOWN = Interval(-np.inf, np.inf)
 UNDECIDED = Interval(0, 1)
 
 
-def shown_columns(stream: Stream, rows: int, columns: int) -> list[tuple[int, int]] | None:
-    """For each block of rows where its columns begin and end that are not hidden."""
-    if not all(vanishes_with_exponential(tree) for tree in weights_of(stream)):
-        return None
+@dataclass(frozen=True)
+class Shown:
+    """For each block of rows where its columns begin and end that are not hidden, if the numbers `finite` are."""
 
+    columns: list[tuple[int, int]]
+    # Numbers of each row, or of each column: with NaN or infinity among them a hidden weight need not be 0
+    finite: tuple[Expr, ...] = ()
+    # Those of them that divide: they must not be 0, either
+    divisors: tuple[Expr, ...] = ()
+
+
+def shown_columns(stream: Stream, rows: int, columns: int) -> list[tuple[int, int]] | None:
+    """For each block of rows where its columns begin and end that are not hidden, whatever is in memory beside the values."""
+    weights = [*stream.cores, *(leaf.detail.term for leaf, _ in stream.sums)]
+    if not stream.maxima or not all(map(vanishes_with_exponential, weights)):
+        return None
+    shown = shown_blocks(stream, rows, columns)
+    return None if shown is None else shown.columns
+
+
+def vanishes_with_exponential(tree: Expr) -> bool:
+    """True for exp(x - m) with a running m: 0 where x is -inf. (Times something it need not be: that may be infinite.)"""
+    tree = without_conversions(tree)
+    if tree.op != "exp":
+        return False
+    subtracted = without_conversions(tree.args[0]).args[-1:]
+    return any(without_conversions(each).op == RUNNING for each in subtracted)
+
+
+def shown_blocks(stream: Stream, rows: int, columns: int) -> Shown | None:
+    """What is known of the stream's blocks before it runs, or None where none can be left out."""
     known = Knowledge(stream, rows, columns)
-    hidden = np.zeros(known.shape, dtype=bool) | (len(stream.maxima) > 0)
+    hidden = np.ones(known.shape, dtype=bool)
     for leaf in stream.maxima:
         hidden &= known.is_minus_infinity(leaf.detail.term)
+    for tree in [*stream.cores, *(leaf.detail.term for leaf, _ in stream.sums)]:
+        hidden &= known.is_zero(tree)
     if not hidden.any():
         return None
 
@@ -67,21 +95,7 @@ def shown_columns(stream: Stream, rows: int, columns: int) -> list[tuple[int, in
         (shown,) = np.nonzero(~row)
         first, last = (shown[0], shown[-1] + 1) if len(shown) else (0, 0)
         column_ranges.append((int(first) * columns, int(last) * columns))
-    return column_ranges
-
-
-def weights_of(stream: Stream) -> list[Expr]:
-    """Everything that is summed along a row."""
-    return [*stream.split.cores, *(leaf.detail.term for leaf, _ in stream.sums)]
-
-
-def vanishes_with_exponential(tree: Expr) -> bool:
-    """True for exp(x - m): 0 where x is -inf. (Times something it need not be: that may be infinite.)"""
-    tree = without_conversions(tree)
-    if tree.op != "exp":
-        return False
-    subtracted = without_conversions(tree.args[0]).args[-1:]
-    return any(without_conversions(each).op == RUNNING for each in subtracted)
+    return Shown(column_ranges, tuple(known.finite), tuple(known.divisors))
 
 
 class Knowledge:
@@ -99,6 +113,68 @@ class Knowledge:
         }
         for loop in stream.batch:
             self.symbols[loop.symbol] = Interval(0, loop.size - 1)
+
+        self.of_both = {row.symbol, column.symbol}
+        # What must be finite, and what must not be 0, for a block to be hidden
+        self.finite: dict[Expr, None] = {}
+        self.divisors: dict[Expr, None] = {}
+
+    def is_zero(self, tree: Expr) -> Array:
+        """Where a value is 0 in the whole block, if what is in `finite` is."""
+        tree = without_conversions(tree)
+        if tree.op == "constant":
+            return np.full(self.shape, tree.detail == 0)
+        if tree.op == "where":
+            condition = self.interval(tree.args[0])
+            yes, no = map(self.is_zero, tree.args[1:])
+            return (condition.never | yes) & (condition.surely | no)
+        if tree.op in ("add", "sub"):
+            left, right = map(self.is_zero, tree.args)
+            return left & right
+        if tree.op == "neg":
+            return self.is_zero(tree.args[0])
+        if tree.op in ("mul", "truediv"):
+            return self.is_zero_product(tree)
+        if tree.op == "exp":
+            return self.is_zero_exponential(without_conversions(tree.args[0]))
+        return np.zeros(self.shape, dtype=bool)
+
+    def is_zero_product(self, tree: Expr) -> Array:
+        """0 times what is finite, or divided by what is not 0, either."""
+        left, right = tree.args
+        zero = self.is_zero(left)
+        if zero.any():
+            return zero & self.must_be_finite(right, divides=tree.op == "truediv")
+        zero = self.is_zero(right)
+        if tree.op == "mul" and zero.any():
+            return zero & self.must_be_finite(left)
+        return np.zeros(self.shape, dtype=bool)
+
+    def is_zero_exponential(self, difference: Expr) -> Array:
+        """exp(x - m), where x is -inf and m is the row's maximum: a running one, or a finite number that is known."""
+        nothing = np.zeros(self.shape, dtype=bool)
+        if difference.op != "sub":
+            return nothing
+        x, subtracted = difference.args
+        hidden = self.is_minus_infinity(x)
+        if not hidden.any() or without_conversions(subtracted).op == RUNNING:
+            return hidden
+        return hidden & self.must_be_finite(subtracted)
+
+    def must_be_finite(self, tree: Expr, divides: bool = False) -> bool:
+        """Note that a value must be finite. False: that would take too long to look up."""
+        tree = without_conversions(tree)
+        if tree.op == "constant":
+            return bool(np.isfinite(tree.detail)) and not (divides and tree.detail == 0)
+        is_truth = tree.op == "to_dtype" and tree.args[0].dtype == torch.bool
+        if is_truth and not divides:
+            return True
+        if tree.op != "load" or tree.args or self.of_both <= tree.detail[1].free_symbols:
+            return False
+        self.finite[tree] = None
+        if divides:
+            self.divisors[tree] = None
+        return True
 
     def is_minus_infinity(self, tree: Expr) -> Array:
         """Where a value is -inf in the whole block, whatever the numbers are that it is chosen from."""

@@ -6,157 +6,33 @@ Out: the same graph with a `Streamed` node in the place of the last call; the ot
 The last product sums over the columns of a matrix that loops computed (the scores, after a softmax). If these loops, the
 reductions in them too, can be kept while the columns come block by block (`rescaling`), then the matrix never has to be there:
 a block of it lives in the caches. Nothing here knows of attention: a mask, a bias, a cap are pointwise operations, inlined.
+
+In a backward several products need one matrix. Each becomes a stream, and computes the matrix again; those that walk along the
+same rows are one kernel. If one of them cannot be a stream, the matrix must be stored, and then none is.
 In PyTorch: nothing in Inductor; `torch/_inductor/fx_passes/fuse_attention.py` knows two dozen patterns.
 """
 
-import math
-from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, replace
-from functools import partial
-from typing import Any, ClassVar
+import contextlib
+from collections import Counter, deque
+from collections.abc import Callable, Collection, Iterable, Sequence
+from dataclasses import replace
 
-import sympy
-import torch
-
-from course_lib.lowering.indexing import contiguous, unflatten
-from course_lib.lowering.ir import (
-    Buffer,
-    ExternKernel,
-    Index,
-    Inline,
-    LoopGraph,
-    LoopNode,
-    Node,
-    Pointwise,
-    Product,
-    Reduction,
-    View,
-)
-from course_lib.lowering.ops import Value, linear_index
-from course_lib.lowering.reduction_kinds import MAX, SUM
+from course_lib.lowering.ir import Buffer, ExternKernel, LoopGraph, Node, Pointwise, Reduction
+from course_lib.scheduling.attempts import Attempt, Ending, MustWait, NotAStream
 from course_lib.scheduling.dependencies import read_names, record_all
-from course_lib.scheduling.expressions import COSTLY, Expr, TreeBuilder, loads
 from course_lib.scheduling.fusion import Fuse, No
-from course_lib.scheduling.kernel import Loop
 from course_lib.scheduling.products import PRODUCTS
-from course_lib.scheduling.rescaling import (
-    RUNNING,
-    CannotRescale,
-    Powers,
-    Running,
-    Split,
-    Splitter,
-    powers_of,
-    running_in,
-)
 from course_lib.scheduling.schedule import Decision, live_nodes
+from course_lib.scheduling.stream_nodes import FLOATS, Factor, Scores, Stream, Streamed, label_of
+from course_lib.scheduling.stream_trees import Refused
 from course_lib.sizes import is_symbolic
 
-FLOATS = (torch.float32, torch.float16, torch.bfloat16)
-HALVES = (torch.float16, torch.bfloat16)
-# With so few elements of one matrix, or of all, the library's two calls are about as fast: what they write lies in the caches
-MOST_IN_CACHES = 128 * 128
-FEWEST_IN_ALL = 256 * 256
-# With fewer rows than this, most of a tile would be empty
-FEWEST_ROWS = 16
-# Tiles that a thread has on its stack: each has up to 48 KB
-MOST_TILES = 8
-# What one row of an operand may have: a tile of it must lie in the caches
-MOST_DEPTH = 256
+__all__ = ["FLOATS", "Factor", "Scores", "Stream", "Streamed", "stream_products"]
+
 # Operations that may lie before a product and be written out as one tree. A loop over time has thousands before its last product
 MOST_BEFORE = 64
-
-
-@dataclass(frozen=True)
-class Factor:
-    """An operand of a product as a tree: of the batch's symbols, and of those of its two loops."""
-
-    tree: Expr
-    rows: Loop
-    columns: Loop
-
-
-@dataclass(frozen=True)
-class Scores:
-    """A product whose tiles are computed on the way: `leaf` stands for its elements in the trees."""
-
-    leaf: Expr
-    left: Factor
-    right: Factor
-
-
-@dataclass(frozen=True, eq=False)
-class Stream:
-    """All that a printer needs to know: trees over the symbols of the batch, `row` and `column`."""
-
-    batch: tuple[Loop, ...]
-    row: Loop
-    column: Loop
-    scores: tuple[Scores, ...]
-    # Reductions over the columns: maxima first, then sums, with how these change when a maximum does
-    maxima: tuple[Expr, ...]
-    sums: tuple[tuple[Expr, Powers], ...]
-    # What the last product multiplies, and what becomes of its totals
-    split: Split
-    values: Factor
-    # Where the result goes
-    place: sympy.Expr
-    # Everything that is read from memory
-    reads: tuple[str, ...]
-
-    @property
-    def trees(self) -> list[Expr]:
-        """All trees, for those who look for loads."""
-        found = [tree for each in self.scores for tree in (each.left.tree, each.right.tree)]
-        found += [leaf.detail.term for leaf in self.maxima]
-        found += [leaf.detail.term for leaf, _ in self.sums]
-        return [*found, *self.split.cores, self.split.finish, self.values.tree]
-
-
-@dataclass(eq=False, kw_only=True, repr=False)
-class Streamed(ExternKernel):
-    """A stream as a node of the program. To the scheduler it is as closed as a library call."""
-
-    stream: Stream
-    # Of the operations that it is made of
-    labels: tuple[str, ...] = ()
-    is_library: ClassVar[bool] = False
-
-    @property
-    def reads(self) -> set[str]:
-        return set(self.stream.reads)
-
-    @property
-    def acts(self) -> bool:
-        return False
-
-    @property
-    def label(self) -> str:
-        return "·".join(self.labels)
-
-    @property
-    def name(self) -> str:
-        return "_".join(["streamed", *self.labels])
-
-    @property
-    def space(self) -> str:
-        """The loops in words."""
-        rows = [loop.size for loop in (*self.stream.batch, self.stream.row)]
-        return f"{rows}, columns [{self.stream.column.size}] in blocks"
-
-    def __str__(self) -> str:
-        return f"{self.label} over {self.space}"
-
-    def __repr__(self) -> str:
-        return f"Streamed({self})"
-
-
-class Refused(Exception):
-    """Why a product keeps its operand in memory."""
-
-
-class NotAStream(Exception):
-    """Nothing here that could be said: the operand is no product and no reduction of this program's."""
+# Streams that each compute the same product, where nobody has looked at what they save together (`training` does)
+MOST_TIMES = 1
 
 
 def can_be_printed(stream: Streamed) -> str:
@@ -165,28 +41,28 @@ def can_be_printed(stream: Streamed) -> str:
 
 
 def stream_products(
-    graph: LoopGraph, why_not: Callable[[Streamed], str] = can_be_printed
+    graph: LoopGraph,
+    why_not: Callable[[Streamed], str] = can_be_printed,
+    most_times: int = MOST_TIMES,
 ) -> LoopGraph:
     """Put `Streamed` nodes in the place of products for which that can be. `graph.streams` tells of each.
 
-    `why_not` says why the printer cannot print one, or nothing if it can."""
+    `why_not` says why the printer cannot print one, or nothing if it can. So many streams may each compute one product as
+    `most_times` says."""
     candidates = [node for node in graph.nodes if isinstance(node, ExternKernel)]
     candidates = list(filter(could_end_a_stream, candidates))
     if not candidates:
         return graph
 
-    finder = Finder(graph, why_not)
-    become: dict[Node, Node] = {}
-    decisions: list[Decision] = []
+    choice = Choice(Finder(graph), why_not, most_times)
     for node in candidates:
-        for side in (0, 1):
-            decision = finder.decide(node, side, become)
-            if decision is not None:
-                decisions.append(decision)
-                break
-
-    nodes = [become.get(node, node) for node in graph.nodes]
-    return replace(graph, nodes=nodes, streams=decisions)
+        choice.consider(node)
+    if most_times > 1:
+        choice.add_reductions()
+    choice.merge()
+    choice.drop_what_is_computed_often()
+    choice.drop_what_must_be_stored()
+    return choice.graph()
 
 
 def could_end_a_stream(node: ExternKernel) -> bool:
@@ -196,51 +72,11 @@ def could_end_a_stream(node: ExternKernel) -> bool:
     return all(view.dtype in FLOATS for view in node.args)
 
 
-class StreamBuilder(TreeBuilder):
-    """Trees of a stream. Halves are computed as float32; what is made of scores is not rounded on its way."""
-
-    def __init__(self, buffers: Mapping[str, Buffer]) -> None:
-        super().__init__(buffers)
-        # What depends on a product or a reduction of this stream
-        self.of_scores: set[Expr] = set()
-
-    def make(self, op: str, args: tuple[Expr, ...], dtype: torch.dtype, detail: Any = None) -> Expr:
-        made = super().make(op, args, dtype, detail)
-        if op in (RUNNING, "scores") or not self.of_scores.isdisjoint(args):
-            self.of_scores.add(made)
-        return made
-
-    def load(self, buffer: str, index: sympy.Expr) -> Expr:
-        return self.widened(super().load(buffer, index))
-
-    def constant(self, value: bool | int | float, dtype: torch.dtype) -> Expr:
-        return self.widened(super().constant(value, dtype))
-
-    def index_expr(self, expr: sympy.Expr, dtype: torch.dtype) -> Expr:
-        return self.widened(super().index_expr(expr, dtype))
-
-    def to_dtype(self, value: Expr, dtype: torch.dtype) -> Expr:
-        if dtype in HALVES and value in self.of_scores and value.dtype.is_floating_point:
-            return super().to_dtype(value, torch.float32)
-        return self.widened(super().to_dtype(value, dtype))
-
-    def widened(self, value: Expr) -> Expr:
-        """A half as float32."""
-        return super().to_dtype(value, torch.float32) if value.dtype in HALVES else value
-
-
-@dataclass(frozen=True)
-class Producer:
-    """What `Inline` asks for an element of a buffer."""
-
-    inner: Callable[[Inline, Index], Value]
-
-
 class Finder:
     """Knows who writes and who reads each buffer of a program."""
 
-    def __init__(self, graph: LoopGraph, why_not: Callable[[Streamed], str]) -> None:
-        self.graph, self.why_not = graph, why_not
+    def __init__(self, graph: LoopGraph) -> None:
+        self.graph = graph
         self.buffers = graph.buffers
         self.writer: dict[str, Node] = {}
         self.readers: dict[str, list[Node]] = {}
@@ -248,6 +84,7 @@ class Finder:
 
         bodies = record_all(graph.nodes, self.buffers, {})
         live, _ = live_nodes(graph.nodes, bodies, graph.returned)
+        self.position = {node: n for n, node in enumerate(live)}
         for node in live:
             for buffer in node.buffers:
                 self.writer[buffer.name] = node
@@ -262,10 +99,11 @@ class Finder:
         """
         found = False
         seen = {matrix.name}
-        waiting = [matrix.name]
+        # The nearest first
+        waiting = deque([matrix.name])
         loops = 0
         while waiting and loops <= MOST_BEFORE:
-            node = self.writer.get(waiting.pop())
+            node = self.writer.get(waiting.popleft())
             if isinstance(node, ExternKernel):
                 found = found or makes_scores(node, matrix)
                 continue
@@ -274,382 +112,281 @@ class Finder:
 
             loops += 1
             found = found or isinstance(node, Reduction)
-            for name in self.reads[node] - seen:
-                seen.add(name)
-                waiting.append(name)
+            waiting.extend(sorted(self.reads[node] - seen))
+            seen |= self.reads[node]
 
         if not found:
             raise NotAStream
         if loops > MOST_BEFORE:
             raise Refused(f"more than {MOST_BEFORE} operations lie before this product")
 
-    def decide(self, last: ExternKernel, side: int, become: dict[Node, Node]) -> Decision | None:
-        """Can the operand on this side come block by block? If so, what the product becomes is noted in `become`."""
-        matrix: Buffer = last.args[side].buffer
-        try:
-            found = Attempt(self, last, side).stream()
-            if reason := self.why_not(found):
-                raise Refused(reason)
-        except NotAStream:
-            return None
-        except Refused as reason:
-            return Decision(str(matrix), str(last), No(str(reason), 2 * matrix.nbytes))
+    def others(self, node: Node, inside: Collection[Node]) -> tuple[bool, list[Node]]:
+        """Is the result of `node` returned? And the nodes that read it and do not lie inside."""
+        is_returned, readers = False, []
+        for buffer in node.buffers:
+            is_returned = is_returned or buffer.name in self.graph.returned
+            for reader in self.readers.get(buffer.name, ()):
+                if reader not in inside:
+                    readers.append(reader)
+        return is_returned, readers
 
-        become[last] = found
-        return Decision(found.label, str(last), Fuse(found.bytes_saved))
+    def reaches(self, first: Iterable[Node], last: Iterable[Node]) -> bool:
+        """Does one of `last` need, directly or not, the result of one of `first`?"""
+        wanted = set(last)
+        end = max(self.position[node] for node in wanted)
+        seen = set(first)
+        waiting = list(seen)
+        while waiting:
+            for buffer in waiting.pop().buffers:
+                for reader in self.readers.get(buffer.name, ()):
+                    if reader in wanted:
+                        return True
+                    if reader not in seen and self.position[reader] < end:
+                        seen.add(reader)
+                        waiting.append(reader)
+        return False
+
+    def in_program_order(self, nodes: Iterable[Node]) -> list[Node]:
+        return sorted(nodes, key=self.position.__getitem__)
+
+    def in_order(self, nodes: Sequence[Node]) -> list[Node]:
+        """Each node behind those that it needs, and else as they were. (Only streams stand elsewhere than what they replace.)"""
+        writer = {buffer.name: node for node in nodes for buffer in node.buffers}
+        ordered: dict[Node, None] = {}
+
+        def put(node: Node) -> None:
+            if node in ordered:
+                return
+            reads = node.reads if isinstance(node, Streamed) else self.reads.get(node, set())
+            for name in sorted(reads):
+                if name in writer:
+                    put(writer[name])
+            ordered[node] = None
+
+        for node in nodes:
+            put(node)
+        return list(ordered)
 
 
-class Attempt:
-    """One try: the operand on this side of `last` (0: left) is the matrix that shall not be stored."""
+class Choice:
+    """The streams of a program, while they are chosen."""
 
-    def __init__(self, finder: Finder, last: ExternKernel, side: int) -> None:
-        self.finder, self.last, self.side = finder, last, side
-        self.matrix: View = last.args[side]
-        self.values: View = last.args[1 - side]
-        writer = finder.writer.get(self.matrix.buffer.name)
-        if not isinstance(writer, (Pointwise, Reduction)):
-            raise NotAStream
+    def __init__(self, finder: Finder, why_not: Callable[[Streamed], str], most_times: int) -> None:
+        self.finder, self.why_not, self.most_times = finder, why_not, most_times
+        self.found: list[Attempt] = []
+        # Of each product that stays a call: the reason
+        self.refused: dict[Node, Decision] = {}
+        self.all_reductions = {node for node in finder.position if isinstance(node, Reduction)}
 
-        self.builder = StreamBuilder(finder.buffers)
-        self.inline = Inline(self.builder, self)  # type: ignore[arg-type]
-        self.known: dict[Any, Expr] = {}
-        # Nodes whose results are not stored for this kernel, in program order
-        self.inside: dict[Node, None] = {}
-        self.running: list[Expr] = []
-        self.scores: list[Scores] = []
-        self.choose_loops()
-        finder.look_before(self.matrix.buffer)
+    def consider(self, node: ExternKernel) -> None:
+        """Can an operand of this product come block by block?"""
+        for side in (0, 1):
+            ending = Ending(node, side)
+            try:
+                self.found.append(self.attempt(ending))
+                return
+            except NotAStream:
+                continue
+            except Refused as reason:
+                self.refuse(ending, str(reason))
 
-    # --- the loops
-
-    def choose_loops(self) -> None:
-        """Symbols for the batch as the matrix's own buffer has it (heads apart), for its rows and its columns."""
-        rows_at, columns_at = (-2, -1) if self.side == 0 else (-1, -2)
-        shape, buffer = self.matrix.shape, self.matrix.buffer
-        if any(map(is_symbolic, (*shape, *self.values.shape))):
-            raise Refused("sizes are symbols, and tiles have a fixed size")
-
-        batch = shape[:-2]
-        heads = buffer.shape[:-2] if self.keeps_batch_of(buffer) else batch
-        symbols = [sympy.Symbol(f"b{n}", integer=True, nonnegative=True) for n in range(len(heads))]
-        self.batch = tuple(
-            Loop(symbol, size, "row") for symbol, size in zip(symbols, heads, strict=True)
-        )
-        self.row = Loop(symbol_named("m"), shape[rows_at], "row")
-        self.column = Loop(symbol_named("n"), shape[columns_at], "column")
-
-        # In terms of these: the index of the batch in the last product
-        flat = linear_index(symbols, contiguous(heads)) if heads else sympy.Integer(0)
-        self.batch_index = [flat] if batch else []
-
-    def keeps_batch_of(self, buffer: Buffer) -> bool:
-        """Is the batch of the product that of the buffer, made flat?"""
-        view = self.matrix
-        if len(view.shape) != 3 or len(buffer.shape) < 3:
-            return False
-
-        # The matrix itself, or its transpose
-        pairs = list(zip(buffer.shape[-2:], buffer.stride[-2:], strict=True))
-        mine = list(zip(view.shape[-2:], view.stride[-2:], strict=True))
-        leading = buffer.shape[:-2]
-        if mine not in (pairs, pairs[::-1]) or math.prod(leading) != view.shape[0]:
-            return False
-
-        wanted = [view.stride[0] * step for step in contiguous(leading)]
-        steps = zip(leading, buffer.stride, wanted, strict=False)
-        return all(size == 1 or step == want for size, step, want in steps)
-
-    def index_of(self, row: sympy.Expr, column: sympy.Expr) -> list[sympy.Expr]:
-        """The index into the matrix as the last product reads it."""
-        pair = [row, column] if self.side == 0 else [column, row]
-        return [*self.batch_index, *pair]
-
-    # --- the stream
-
-    def stream(self) -> Streamed:
+    def attempt(self, ending: Ending) -> Attempt:
         """Raises `Refused` or `NotAStream`."""
-        matrix = self.element(self.matrix, self.index_of(self.row.symbol, self.column.symbol))
-        if not self.running and not self.scores:
+        buffer = ending.matrix.buffer
+        if not isinstance(self.finder.writer.get(buffer.name), (Pointwise, Reduction)):
             raise NotAStream
-        if not self.scores:
-            raise Refused("the scores lie in memory: no product on the way makes them")
-        self.check_sizes()
-        self.check_readers()
-
-        is_of_row = self.is_of_row
+        if any(map(is_symbolic, (*ending.matrix.shape, *ending.values.shape))):
+            raise Refused("sizes are symbols, and tiles have a fixed size")
+        self.finder.look_before(buffer)
         try:
-            split = Splitter(self.builder, is_of_row).split(matrix)
-            maxima, sums = self.reductions()
-        except CannotRescale as reason:
-            raise Refused(str(reason)) from reason
-        tiles = len(self.scores) + len(maxima) + len(split.cores)
-        if tiles > MOST_TILES:
-            raise Refused(f"{tiles} tiles at once are too many for the stack of a thread")
-        self.check_powers([*split.powers, *(powers for _, powers in sums)])
+            return Attempt(self.finder, [ending])
+        except MustWait as reason:
+            if self.most_times < 2:
+                raise
+            # What no law can rescale may be known beforehand: then the columns are walked more than once.
+            with contextlib.suppress(NotAStream, Refused):
+                return Attempt(self.finder, [ending], self.all_reductions)
+            raise reason
 
-        values = self.factor_of_values()
-        (out,) = self.last.buffers
-        place = linear_index(self.place_of(values.columns.symbol), out.stride)
-        stream = Stream(
-            batch=self.batch,
-            row=self.row,
-            column=self.column,
-            scores=tuple(self.scores),
-            maxima=maxima,
-            sums=sums,
-            split=split,
-            values=values,
-            place=place,
-            reads=(),
-        )
-        self.check_trees(stream.trees)
-        stream = replace(stream, reads=reads_of(stream.trees))
-        return self.node(stream)
+    def refuse(self, ending: Ending, reason: str) -> None:
+        """Note why a product stays a call of the library. The first reason counts."""
+        matrix = ending.matrix.buffer
+        answer = No(reason, 2 * matrix.nbytes)
+        self.refused.setdefault(ending.node, Decision(str(matrix), str(ending.node), answer))
 
-    def node(self, stream: Stream) -> Streamed:
-        """The stream as a node that writes what the last product wrote."""
-        nodes = [*self.nodes_inside(), self.last]
-        origins = dict.fromkeys(origin for node in nodes for origin in node.origins)
-        labels = dict.fromkeys(label_of(node) for node in nodes)
-        views = [self.finder.buffers[name].view() for name in stream.reads]
-        return Streamed(
-            op="stream",
-            args=tuple(views),
-            kwargs={},
-            outputs=self.last.outputs,
-            out_variant=self.last.out_variant,
-            origins=tuple(origins),
-            why="a row is read in blocks: no matrix of scores",
-            bytes_saved=self.saved(),
-            stream=stream,
-            labels=tuple(labels),
-        )
+    # --- several streams that need one matrix
 
-    def nodes_inside(self) -> list[Node]:
-        """In program order."""
-        return [node for node in self.finder.graph.nodes if node in self.inside]
-
-    def saved(self) -> int:
-        """Bytes that would be written and read."""
-        matrices = 0
-        for node in self.inside:
-            for buffer in node.buffers:
-                matrices += 2 * buffer.nbytes
-        return matrices
-
-    def reductions(self) -> tuple[tuple[Expr, ...], tuple[tuple[Expr, Powers], ...]]:
-        """The running reductions: maxima (of what no other changes), and sums."""
-        maxima: list[Expr] = []
-        sums: list[tuple[Expr, Powers]] = []
-        for leaf in self.running:
-            term = leaf.detail.term
-            if not leaf.detail.is_maximum:
-                sums.append((leaf, powers_of(term)))
-            elif running_in(term):
-                raise CannotRescale("a maximum is taken of what changes with another reduction")
+    def add_reductions(self) -> None:
+        """A number of each row that streams read from memory, and that is made of scores, is stored by a stream of its own."""
+        stored: dict[Node, Attempt] = {}
+        refused: set[Node] = set()
+        while waiting := self.reductions_read([*self.found, *stored.values()]) - {
+            *stored,
+            *refused,
+        }:
+            # The last one first: what it needs of the same row may run in it, and is stored with it.
+            node = max(waiting, key=self.finder.position.__getitem__)
+            attempt = self.storing(node, list(stored.values()))
+            if attempt is None:
+                refused.add(node)
             else:
-                maxima.append(leaf)
-        return tuple(maxima), tuple(sums)
+                stored[node] = attempt
 
-    def factor_of_values(self) -> Factor:
-        """The other operand of the last product: columns of the matrix are its rows."""
-        width = self.values.shape[-1 if self.side == 0 else -2]
-        columns = Loop(symbol_named("e"), width, "column")
-        pair = [self.column.symbol, columns.symbol]
-        if self.side == 1:
-            pair.reverse()
-        tree = self.factor(self.values, [*self.batch_index, *pair], columns)
-        return Factor(tree, self.column, columns)
+        self.found = [self.reading(attempt, stored) for attempt in self.found]
+        self.found = [*dict.fromkeys(stored.values()), *self.found]
 
-    def place_of(self, width: sympy.Expr) -> list[sympy.Expr]:
-        """The index of the result."""
-        pair = [self.row.symbol, width] if self.side == 0 else [width, self.row.symbol]
-        return [*self.batch_index, *pair]
+    def reductions_read(self, attempts: Iterable[Attempt]) -> set[Node]:
+        """The reductions along a row whose results streams read from memory, or what loops have made of these."""
+        names = [name for attempt in attempts for name in attempt.node().stream.reads]
+        largest = max((attempt.numel for attempt in attempts), default=0)
+        found: set[Node] = set()
+        seen = set(names)
+        while names:
+            node = self.finder.writer.get(names.pop())
+            if isinstance(node, Reduction):
+                found.add(node)
+            elif isinstance(node, Pointwise) and node.buffer.numel < largest:
+                names += self.finder.reads[node] - seen
+                seen |= self.finder.reads[node]
+        return set(filter(is_along_a_row, found))
 
-    # --- what is inlined: `Inline` asks for each buffer
+    def storing(self, node: Node, attempts: Sequence[Attempt]) -> Attempt | None:
+        """A stream that stores this reduction, if there can be one: one of `attempts`, or a new one."""
+        for attempt in attempts:
+            if node in attempt.inside:
+                with contextlib.suppress(Refused):
+                    attempt.keep(node, "")
+                    return attempt
 
-    def get(self, name: str) -> Producer | None:
-        """How an element of this buffer is computed here, or None: it is read from memory."""
-        node = self.finder.writer.get(name)
-        if isinstance(node, Pointwise):
-            return self.producer(node, partial(self.pointwise, node))
-        if isinstance(node, Reduction) and not isinstance(node, Product):
-            return self.producer(node, partial(self.reduction, node))
-        if isinstance(node, ExternKernel) and node.op in PRODUCTS and not node.kwargs:
-            return self.producer(node, partial(self.product, node))
+        for stored in ((), self.all_reductions - {node}):
+            with contextlib.suppress(NotAStream, Refused):
+                self.finder.look_before(*node.buffers)
+                return Attempt(self.finder, [Ending(node)], stored)
         return None
 
-    def producer(self, node: Node, make: Callable[[Index], Expr]) -> Producer:
-        """Makes the tree of an element once: a chain in which each value is used twice would be walked very often."""
+    def reading(self, attempt: Attempt, stored: Collection[Node]) -> Attempt:
+        """The same stream; what is stored it reads from memory."""
+        if not any(node in stored for node in attempt.inside):
+            return attempt
+        with contextlib.suppress(NotAStream, Refused):
+            return Attempt(self.finder, attempt.endings, {*stored, *attempt.trees.stored})
+        return attempt
 
-        def element(ops: Inline, index: Index) -> Expr:
-            key = (node, tuple(index))
-            if key not in self.known:
-                self.known[key] = make(index)
-            return self.known[key]
+    def merge(self) -> None:
+        """Streams that walk along the same rows, and compute the same products on the way, become one."""
+        merged: list[Attempt] = []
+        for attempt in self.found:
+            for n, other in enumerate(merged):
+                both = self.both(other, attempt)
+                if both is not None:
+                    merged[n] = both
+                    break
+            else:
+                merged.append(attempt)
+        self.found = merged
 
-        return Producer(element)
-
-    def from_memory(self, buffer: Buffer, index: Index) -> Expr:
-        """An element that was stored."""
-        return self.builder.load(buffer.name, linear_index(index, buffer.stride))
-
-    def pointwise(self, node: Pointwise, index: Index) -> Expr:
-        """Computed again, unless it has nothing to do with scores and is dear."""
-        tree = node.inner(self.inline, index)
-        if tree in self.builder.of_scores:
-            self.inside[node] = None
-            return tree
-        if any(each.op in COSTLY for each in tree.walk()):
-            return self.from_memory(node.buffer, index)
-        return tree
-
-    def reduction(self, node: Reduction, index: Index) -> Expr:
-        """A leaf, if it runs over the columns; else what was stored."""
-        row = [position for d, position in enumerate(index) if d in dims_kept(node)]
-        crosses_columns = any(self.column.symbol in sympy.sympify(i).free_symbols for i in row)
-        runs_over_columns = node.reduced == (self.column.size,)
-        if crosses_columns or not runs_over_columns:
-            return self.from_memory(node.buffer, index)
-
-        term = node.inner(self.inline, row, [self.column.symbol])
-        if term not in self.builder.of_scores:
-            return self.from_memory(node.buffer, index)
-        if node.combines not in (MAX, SUM):
-            raise Refused(f"'{node.kind}' over a row has no law of rescaling")
-
-        leaf = self.builder.make(RUNNING, (), torch.float32, self.running_of(node, term))
-        if leaf not in self.running:
-            self.running.append(leaf)
-        self.inside[node] = None
-        return leaf
-
-    def running_of(self, node: Reduction, term: Expr) -> Running:
-        """One object for each reduction."""
-        for leaf in self.running:
-            if leaf.detail.node is node and leaf.detail.term is term:
-                return leaf.detail
-        return Running(node, term)
-
-    def product(self, node: ExternKernel, index: Index) -> Expr:
-        """A leaf, if rows and columns are those of the stream; else what was stored."""
-        *batch, one, other = index
-        mine = (self.row.symbol, self.column.symbol)
-        (out,) = node.buffers
-        is_mine = (one, other) in (mine, mine[::-1])
-        if not is_mine or out.dtype not in FLOATS or out.device != self.last.buffers[0].device:
-            return self.from_memory(out, index)
-
-        *bias, left, right = node.args
-        depth = Loop(symbol_named("d"), left.shape[-1], "column")
-        a = self.factor(left, [*batch, one, depth.symbol], depth)
-        b = self.factor(right, [*batch, depth.symbol, other], depth)
-        if one != self.row.symbol:
-            a, b = b, a
-
-        leaf = self.builder.make("scores", (), torch.float32, (node, tuple(batch)))
-        if all(leaf is not each.leaf for each in self.scores):
-            rows, columns = Factor(a, self.row, depth), Factor(b, self.column, depth)
-            self.scores.append(Scores(leaf, rows, columns))
-        self.inside[node] = None
-        if not bias:
-            return leaf
-        return self.builder.add(bias[0].load(self.inline, index), leaf)
-
-    def factor(self, view: View, index: Index, depth: Loop) -> Expr:
-        """An element of an operand: what is only another layout of a buffer is read in that buffer."""
-        inline = Inline(self.builder, Copies(self))  # type: ignore[arg-type]
-        return self.element(view, index, inline, depth)
-
-    def element(self, view: View, index: Index, inline: Inline | None = None, *loops: Loop) -> Expr:
-        """An element of a view that a product reads. (How far each symbol counts is known here: no formula needs // or %.)"""
-        inline, buffer = inline or self.inline, view.buffer
-        flat = linear_index(index, view.stride, view.offset)
-        producer = inline.producers.get(buffer.name)
-        if producer is None:
-            return self.builder.load(buffer.name, flat)
-
-        extent = {loop.symbol: loop.size for loop in (*self.batch, self.row, self.column, *loops)}
-        return producer.inner(inline, unflatten(flat, extent, buffer.shape, buffer.stride))
-
-    # --- what would be wrong, or slow
-
-    def is_of_row(self, tree: Expr) -> bool:
-        """Is this the same for all columns of a row?"""
-        for node in tree.walk():
-            if node.op == "scores":
-                return False
-            for formula in formulas_of(node):
-                if self.column.symbol in formula.free_symbols:
-                    return False
-        return True
-
-    def check_sizes(self) -> None:
-        """Where tiles do not pay."""
-        row, column = self.row.size, self.column.size
-        depths = [each.left.columns.size for each in self.scores]
-        width = self.values.shape[-1 if self.side == 0 else -2]
-        matrices = math.prod(loop.size for loop in self.batch)
-        is_small = row < FEWEST_ROWS or row * column <= MOST_IN_CACHES
-        if is_small or matrices * row * column < FEWEST_IN_ALL:
-            count = f"{matrices} matrices" if matrices > 1 else "a matrix"
-            raise Refused(f"{count} of {row} x {column}: too few scores for tiles to pay")
-        if max(width, *depths) > MOST_DEPTH:
-            raise Refused(
-                f"rows of {max(width, *depths)} numbers are too long for tiles that stay in the caches"
-            )
-        if 0 in (width, *depths, *(loop.size for loop in self.batch)):
-            raise Refused("there are no elements")
-
-    def check_readers(self) -> None:
-        """What would have to be stored all the same."""
-        inside = {*self.inside, self.last}
-        for node in self.nodes_inside():
-            for buffer in node.buffers:
-                if buffer.name in self.finder.graph.returned:
-                    raise Refused(
-                        f"{label_of(node)} is also returned (or kept for backward), so it must be stored"
-                    )
-                for reader in self.finder.readers.get(buffer.name, ()):
-                    if reader not in inside:
-                        raise Refused(
-                            f"{label_of(reader)}, which is elsewhere, also needs {label_of(node)}"
-                        )
-
-    def check_powers(self, all_powers: Sequence[Powers]) -> None:
-        """Terms are at most 1 only where exp(x - m) is no divisor."""
-        if any(power < 0 for powers in all_powers for power in powers.values()):
-            raise Refused("a division by exp(x - m) might overflow before the maximum is known")
-
-    def check_trees(self, trees: Collection[Expr]) -> None:
-        """What the printer has no way for."""
-        for tree in trees:
-            for node in tree.walk():
-                if node.op == "indirect":
-                    raise Refused("an index is looked up in a tensor on the way")
-                if node.dtype == torch.float64:
-                    raise Refused("a float64 is computed on the way, and tiles are of float32")
-
-
-@dataclass(frozen=True)
-class Copies:
-    """The producers that only copy: `Inline` asks them for the elements of an operand."""
-
-    attempt: Attempt
-
-    def get(self, name: str) -> Producer | None:
-        node = self.attempt.finder.writer.get(name)
-        if not isinstance(node, Pointwise):
+    def both(self, a: Attempt, b: Attempt) -> Attempt | None:
+        """One stream in the place of two, if that can be."""
+        products = {node for node in a.inside if isinstance(node, ExternKernel)}
+        if a.space != b.space or products.isdisjoint(b.inside):
+            return None
+        first, second = {*a.lasts, *a.kept}, {*b.lasts, *b.kept}
+        if self.finder.reaches(first, second) or self.finder.reaches(second, first):
             return None
 
-        def element(ops: Inline, index: Index) -> Expr:
-            tree = node.inner(ops, index)
-            copied = tree.args[0] if tree.op == "to_dtype" else tree
-            if copied.op == "load" and copied.dtype in FLOATS:
-                return tree
-            return self.attempt.from_memory(node.buffer, index)
+        stored = {*a.trees.stored, *b.trees.stored}
+        kept = [node for node in (*a.kept, *b.kept) if node not in (*a.lasts, *b.lasts)]
+        try:
+            made = Attempt(self.finder, [*a.endings, *b.endings], stored)
+            for node in kept:
+                made.keep(node, "")
+        except (NotAStream, Refused):
+            return None
+        apart = len(a.stream.scores) + len(b.stream.scores)
+        saves = len(made.stream.scores) < apart and not self.why_not(made.node())
+        return made if saves else None
 
-        return Producer(element)
+    def drop_what_is_computed_often(self) -> None:
+        """A product that many streams would compute is computed once, and stored."""
+        times: Counter[Node] = Counter()
+        for attempt in self.found:
+            times.update({node for node in attempt.inside if isinstance(node, ExternKernel)})
+        often = {node for node, count in times.items() if count > self.most_times}
+
+        for attempt in list(self.found):
+            mine = self.finder.in_program_order(often.intersection(attempt.inside))
+            if mine:
+                count = times[mine[0]]
+                reason = f"{count} streams would each compute {label_of(mine[0])}, which takes longer than to store it"
+                self.drop(attempt, reason)
+
+    def drop(self, attempt: Attempt, reason: str) -> None:
+        """It is no stream."""
+        self.found.remove(attempt)
+        for ending in attempt.endings:
+            if ending.is_product:
+                self.refuse(ending, reason)
+
+    def drop_what_must_be_stored(self) -> None:
+        """A matrix that somebody else needs has to be stored: its streams are none. Again, for then others may need one."""
+        count = len(self.found) + 1
+        while len(self.found) < count:
+            count = len(self.found)
+            inside = {node for attempt in self.found for node in (*attempt.inside, *attempt.lasts)}
+            for attempt in list(self.found):
+                if reason := self.must_be_stored(attempt, inside):
+                    self.drop(attempt, reason)
+
+    def must_be_stored(self, attempt: Attempt, inside: Collection[Node]) -> str:
+        """Why something inside must be stored; empty if streams only need it, or it is a number of each row."""
+        try:
+            for node in self.finder.in_program_order(attempt.inside):
+                if node not in attempt.lasts:
+                    self.see_to(attempt, node, inside)
+        except Refused as reason:
+            return str(reason)
+        return self.why_not(attempt.node())
+
+    def see_to(self, attempt: Attempt, node: Node, inside: Collection[Node]) -> None:
+        """Store the result of `node` if somebody else needs it. Raises `Refused` if that is a matrix."""
+        if any(node in other.kept for other in self.found):
+            return
+        is_returned, readers = self.finder.others(node, inside)
+        name = label_of(node)
+        if is_returned:
+            why = f"{name} is also returned (or kept for backward), so it must be stored"
+            attempt.keep(node, why)
+        elif readers:
+            attempt.keep(node, f"{label_of(readers[0])}, which is elsewhere, also needs {name}")
+
+    # --- what comes of it
+
+    def graph(self) -> LoopGraph:
+        """The program with streams in the place of what they end with."""
+        graph = self.finder.graph
+        done = {ending.node for attempt in self.found for ending in attempt.endings}
+        decisions = [decision for node, decision in self.refused.items() if node not in done]
+
+        gone: set[Node] = set()
+        streams: dict[Node, Streamed] = {}
+        for attempt in self.found:
+            gone |= {*attempt.lasts, *attempt.kept}
+            made = attempt.node()
+            *_, last = self.finder.in_program_order([*attempt.lasts, *attempt.kept])
+            streams[last] = made
+            names = " and ".join(map(str, attempt.lasts))
+            decisions.append(Decision(made.label, names, Fuse(made.bytes_saved)))
+
+        nodes = [streams.get(node, node) for node in graph.nodes]
+        nodes = [node for node in nodes if node not in gone]
+        return replace(graph, nodes=self.finder.in_order(nodes), streams=decisions)
+
+
+def is_along_a_row(node: Node) -> bool:
+    """Is this a reduction of one dimension, with a result for each row?"""
+    if not isinstance(node, Reduction) or len(node.reduced) != 1 or not node.ranges:
+        return False
+    return not any(map(is_symbolic, (*node.ranges, *node.reduced)))
 
 
 def makes_scores(node: ExternKernel, matrix: Buffer) -> bool:
@@ -658,31 +395,3 @@ def makes_scores(node: ExternKernel, matrix: Buffer) -> bool:
         return False
     (out,) = node.buffers
     return set(out.shape[-2:]) == set(matrix.shape[-2:])
-
-
-def symbol_named(name: str) -> sympy.Symbol:
-    return sympy.Symbol(name, integer=True, nonnegative=True)
-
-
-def dims_kept(node: LoopNode) -> Sequence[int]:
-    """The dimensions of the buffer that are those of `ranges`."""
-    return range(len(node.ranges)) if node.kept is None else node.kept
-
-
-def formulas_of(node: Expr) -> list[sympy.Expr]:
-    """The index formulas of one operation."""
-    if node.op == "load":
-        return [node.detail[1]]
-    return [sympy.sympify(node.detail)] if node.op == "index_expr" else []
-
-
-def reads_of(trees: Collection[Expr]) -> tuple[str, ...]:
-    """The buffers that trees load, each once."""
-    return tuple(dict.fromkeys(buffer for tree in trees for buffer, _ in loads(tree)))
-
-
-def label_of(node: Node) -> str:
-    """What a node is called: `bmm`, `amax`, ..."""
-    if isinstance(node, ExternKernel):
-        return node.op.overloadpacket.__name__ if hasattr(node.op, "overloadpacket") else node.label
-    return node.label or node.buffer.name

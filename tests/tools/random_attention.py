@@ -1,6 +1,7 @@
 """Random programs like attention, held against float64 within eager's own error.
 
     python tests/tools/random_attention.py --start 0 --count 500      (says the seeds that differ, and why some are no stream)
+    python tests/tools/random_attention.py --training --count 200     (forward and backward)
 
 A seed is a program as somebody might write it: q, k and v in some layout and dtype, grouped heads or not, a product, masks, biases
 and caps in some order, a softmax in one of several spellings, sometimes something behind it, another product. Some also return
@@ -24,9 +25,10 @@ from unittest.mock import patch
 import torch
 from back_half import traced
 
-from course_lib import autograd, lowering, runtime, scheduling
+import course_lib as cl
+from course_lib import autograd, events, lowering, runtime, scheduling
 from course_lib.codegen import stream_walks, streamed
-from course_lib.scheduling import streams
+from course_lib.scheduling import attempts
 
 DTYPES = [torch.float32, torch.float32, torch.float16, torch.bfloat16]
 ALLOWED = 2.0
@@ -291,19 +293,19 @@ def small_tiles():
     with (
         patch.object(stream_walks, "TILES_OF_HALVES", small),
         patch.object(stream_walks, "TILES_OF_FLOATS", small),
-        patch.object(streams, "MOST_IN_CACHES", 64),
-        patch.object(streams, "FEWEST_IN_ALL", 64),
+        patch.object(attempts, "MOST_IN_CACHES", 64),
+        patch.object(attempts, "FEWEST_IN_ALL", 64),
         patch.object(streamed, "ROWS", 12),
         patch.object(streamed, "COLUMNS", 32),
     ):
         yield
 
 
-def compile_streamed(function, *inputs, codegen="auto"):
+def compile_streamed(function, *inputs, codegen="auto", most_times=1):
     """A `CompiledGraph`, with streams where they can be."""
     aten = traced(function, *inputs)
     why_not = partial(runtime.why_no_stream, codegen=codegen)
-    loops = scheduling.stream_products(lowering.lower(aten), why_not)
+    loops = scheduling.stream_products(lowering.lower(aten), why_not, most_times)
     schedule = scheduling.schedule(loops)
     plan = scheduling.plan(schedule, loops)
     compiled = runtime.build(loops, schedule, plan, codegen=codegen)
@@ -322,17 +324,61 @@ def distance(found: torch.Tensor, exact: torch.Tensor) -> float:
     return float(apart.nan_to_num(0.0, posinf=float("inf")).max()) if apart.numel() else 0.0
 
 
-def fault_of(got, eager, exact) -> str:
-    """What is wrong with one result; empty if nothing is."""
+def fault_of(got, eager, exact, scale: float = 0.0) -> str:
+    """What is wrong with one result; empty if nothing is. scale: of the numbers that it is a sum of, if these are larger."""
     if (got.dtype, got.shape) != (eager.dtype, eager.shape):
         return f"{got.dtype} {got.shape}, and eager gives {eager.dtype} {eager.shape}"
     if not torch.equal(got.isnan(), eager.isnan()):
         return f"{int(got.isnan().sum())} NaNs, and eager gives {int(eager.isnan().sum())}"
 
     largest = float(exact.abs().nan_to_num(0.0, posinf=0.0).max()) if exact.numel() else 0.0
-    allowed = ALLOWED * distance(eager, exact) + UNITS * torch.finfo(eager.dtype).eps * largest
+    units = UNITS * torch.finfo(eager.dtype).eps * max(largest, scale)
+    allowed = ALLOWED * distance(eager, exact) + units
     off = distance(got, exact)
     return "" if off <= allowed else f"{off:.3g} from float64, where {allowed:.3g} is allowed"
+
+
+def gradients(function, inputs, wanted, given):
+    """What a program gives, and the gradients of the inputs `wanted` for the gradients `given` of its results."""
+    entered = [x.detach().requires_grad_(n in wanted) for n, x in enumerate(inputs)]
+    results = function(*entered)
+    found = torch.autograd.grad(results, [entered[n] for n in wanted], given, allow_unused=True)
+    made = [torch.zeros(()) if gradient is None else gradient for gradient in found]
+    return [result.detach() for result in results], made
+
+
+def check_training(seed: int) -> Outcome:
+    """Compile and run one program and its backward."""
+    program = Writer(seed).write()
+    function, inputs = program.function(), list(program.inputs.values())
+    rng = Random(seed)
+    wanted = []
+    for n, (name, value) in enumerate(program.inputs.items()):
+        if value.is_floating_point() and (name in "qkv" or rng.random() < 0.3):
+            wanted.append(n)
+
+    eager_results = function(*inputs)
+    generator = torch.Generator().manual_seed(seed)
+    given = [torch.randn(r.shape, generator=generator).to(r.dtype) for r in eager_results]
+    seen = []
+    with small_tiles(), events.listener(seen.append):
+        got = gradients(cl.compile(function), inputs, wanted, given)
+    eager = gradients(function, inputs, wanted, given)
+    exact = gradients(function, list(map(in_double, inputs)), wanted, list(map(in_double, given)))
+
+    schedules = [event.schedule for event in seen if isinstance(event, events.Scheduled)]
+    halves = [any(isinstance(k, scheduling.Streamed) for k in s.kernels) for s in schedules]
+    notes = [note for e in seen if isinstance(e, events.Partitioned) for note in e.partition.notes]
+    is_stream = len(halves) > 1 and all(halves) and bool(notes) and "block by block" in notes[-1]
+    outcome = Outcome(is_stream, [] if is_stream else notes[:1])
+    for n, name in enumerate(["result", "gradient"]):
+        # A gradient may be 0 but for rounding: what is added to a whole row changes no softmax.
+        finite = [true.nan_to_num(0.0, 0.0, 0.0).abs() for true in exact[n]]
+        scale = max(float(true.max()) for true in finite) if n else 0.0
+        for place, (one, other, true) in enumerate(zip(got[n], eager[n], exact[n], strict=True)):
+            if fault := fault_of(one, other, true, scale):
+                outcome.fault += f"{name} {place}: {fault}; "
+    return outcome
 
 
 @dataclass
@@ -384,7 +430,11 @@ def main() -> None:
     parser.add_argument("--codegen", default="auto", help='"triton": in its interpreter')
     parser.add_argument("--device", default="cpu")
     parser.add_argument("--show", type=int, help="print the program of this seed, and its kernels")
+    parser.add_argument("--training", action="store_true", help="backward, too")
     options = parser.parse_args()
+    check_one = partial(check, codegen=options.codegen, device=options.device)
+    if options.training:
+        check_one = check_training
     if options.show is not None:
         program = Writer(options.show).write()
         print(program.source)
@@ -394,7 +444,7 @@ def main() -> None:
                     program.function(), *program.inputs.values(), codegen=options.codegen
                 ).source
             )
-        print(check(options.show, options.codegen))
+        print(check_one(options.show))
         return
 
     began, done, streamed_programs, faults = time.time(), 0, 0, {}
@@ -403,7 +453,7 @@ def main() -> None:
         if time.time() - began > options.seconds:
             break
         try:
-            outcome = check(seed, options.codegen, options.device)
+            outcome = check_one(seed)
         except Exception as error:
             outcome = Outcome(False, [], f"{type(error).__name__}: {error}")
         done += 1
