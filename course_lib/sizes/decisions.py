@@ -6,6 +6,7 @@ Out: `Decision`s, each once and in order, for the report, the logs and lessons.
 In PyTorch: `TORCH_LOGS="+dynamic"` prints the guards among them.
 """
 
+import inspect
 import os
 import sys
 from dataclasses import dataclass, field
@@ -82,10 +83,13 @@ def name_of(code: CodeType) -> str:
     return f"{file}, {code.co_qualname}"
 
 
+HAS_DOCSTRING: int | None = getattr(inspect, "CO_HAS_DOCSTRING", None)
+"""The flag of a function with a docstring; None up to Python 3.13, which has no such flag."""
+
+
 def first_line(code: CodeType) -> str:
     """The first line of the docstring of a function whose code this is."""
     text = code.co_consts[0] if code.co_consts else None
-    # until Python 3.12 a function without docstring begins with None; later a flag says whether
-    # there is one
-    has_docstring = sys.version_info < (3, 13) or code.co_flags & 0x4000000
+    # up to Python 3.13 the first constant of a function without docstring is None
+    has_docstring = HAS_DOCSTRING is None or code.co_flags & HAS_DOCSTRING
     return text.strip().splitlines()[0] if has_docstring and isinstance(text, str) and text else ""
