@@ -1,4 +1,5 @@
-"""The stages of the compiler as a dataclass of callables: any can be the learner's own (`cl.Pipeline().replace(fuse=my_fuse)`).
+"""The stages of the compiler as a dataclass of callables: any can be the learner's own
+(`cl.Pipeline().replace(fuse=my_fuse)`).
 
 In:  a captured graph. Out: a `Program`: a callable that gives the graph's outputs.
 
@@ -37,7 +38,8 @@ COMPILING = threading.RLock()
 
 @contextlib.contextmanager
 def apart_from_hooks() -> Iterator[None]:
-    """Compile on one thread at a time, and save no tensors for hooks (of `checkpoint`, say) that are active around it."""
+    """Compile on one thread at a time, and save no tensors for hooks (of `checkpoint`, say) that
+    are active around it."""
     hooks: Any = contextlib.nullcontext()
     if torch._C._autograd._top_saved_tensors_default_hooks(True) is not None:
         hooks = torch.autograd.graph.saved_tensors_hooks(as_it_is, as_it_is)
@@ -52,7 +54,8 @@ def as_it_is(tensor: torch.Tensor) -> torch.Tensor:
 
 @contextlib.contextmanager
 def filters_unchanged() -> Iterator[None]:
-    """Let `catch_warnings` inside not count as a change of the filters: Python would forget which warnings were shown."""
+    """Let `catch_warnings` inside not count as a change of the filters: Python would forget which
+    warnings were shown."""
     modules = [sys.modules[name] for name in ("warnings", "_py_warnings") if name in sys.modules]
     names = ("_filters_mutated", "_filters_mutated_lock_held")
     before = [
@@ -120,7 +123,9 @@ class Pipeline:
     def run_compile(
         self, gm: fx.GraphModule, codegen: str = "auto", differentiate: bool = False
     ) -> Program:
-        """From captured graph to machine code (`codegen` "none": to ATen). What cannot be compiled runs as it is, and is told."""
+        """From captured graph to machine code (`codegen` "none": to ATen).
+
+        What cannot be compiled runs as it is, and is told."""
         if makes_parameter(gm):
             return fall_back(gm, "a parameter is made inside")
         if is_symbolic(gm):
@@ -143,14 +148,16 @@ class Pipeline:
             return fall_back(gm, str(problem), warn=True)
 
     def compile_for_sizes(self, gm: fx.GraphModule, codegen: str, differentiate: bool) -> Program:
-        """A graph with symbolic sizes: one program for all of them; where that cannot be, one for each set of sizes."""
+        """A graph with symbolic sizes: one program for all of them; where that cannot be, one for
+        each set of sizes."""
         if (why := self.needs_numbers()) is None:
             try:
                 return self.compile_in_symbols(gm, codegen, differentiate)
             except sizes.NeedsNumbers as problem:
                 why = str(problem)
             except Exception as problem:
-                # A fault of ours with formulas (or a compiler that is missing, which the other way tells) stops no program.
+                # A fault of ours with formulas (or a compiler that is missing, which the other way
+                # tells) stops no program.
                 why = f"{type(problem).__name__}: {problem}"
         events.emit(events.SizesAreNumbers(why))
 
@@ -184,7 +191,8 @@ class Pipeline:
         inputs = [node.meta["val"] for node in placeholders]
         program, known = self.compile_with_sizes(graph, inputs, codegen, differentiate)
         while fixed := known.became_numbers:
-            # Some answer was right for one value of these only. So they are numbers, and the others are symbols still.
+            # Some answer was right for one value of these only. So they are numbers, and the others
+            # are symbols still.
             if len(fixed) == len(known.places):
                 raise sizes.NeedsNumbers(f"{', '.join(fixed)} can have one value only")
             program, known = self.compile_with_sizes(graph, inputs, codegen, differentiate)
@@ -196,7 +204,9 @@ class Pipeline:
     def compile_with_sizes(
         self, graph: fx.GraphModule, inputs: Sequence[Any], codegen: str, differentiate: bool
     ) -> tuple[Program, sizes.Sizes]:
-        """The program, and the sizes that it is for. Each question about them has its answer when this is done."""
+        """The program, and the sizes that it is for.
+
+        Each question about them has its answer when this is done."""
         known = sizes.Sizes(inputs)
         with sizes.compiling_for(known), capture.recording_mode():
             try:
@@ -220,7 +230,8 @@ class Pipeline:
         """Trace forward and backward in one, cut it in two, compile both halves."""
         joint = events.stage("trace", events.JointTraced, self.joint, gm, self.decompositions)
         if not any(joint.meta["signature"].differentiable):
-            # nothing that the graph gives has a gradient (an optimizer's step), so autograd need not know of it
+            # nothing that the graph gives has a gradient (an optimizer's step), so autograd need
+            # not know of it
             return self.compile_forward(gm, codegen)
         parts = events.stage("partition", events.Partitioned, self.halves, joint, codegen)
         forward = self.compile_graph(parts.forward, codegen)
@@ -249,7 +260,8 @@ class Pipeline:
         )
 
     def halves(self, joint: fx.GraphModule, codegen: str) -> autograd.Partition:
-        """The joint graph, cut in two: with large products computed again in backward, where both halves can be streams."""
+        """The joint graph, cut in two: with large products computed again in backward, where both
+        halves can be streams."""
         parts = self.partition(joint, lowering.may_recompute)
         if not self.prints_streams(codegen) or self.partition is not autograd.partition:
             return parts
@@ -261,7 +273,8 @@ class Pipeline:
     def compile_graph(self, aten: fx.GraphModule, codegen: str) -> Program:
         """A functional ATen graph to machine code."""
         events.emit(events.AtenTraced(aten))
-        # The graph holds autocast's casts. Autocast itself is off while the compiler multiplies, and while the program runs.
+        # The graph holds autocast's casts. Autocast itself is off while the compiler multiplies,
+        # and while the program runs.
         autocast = torch._C._is_any_autocast_enabled()
         with torch._C._DisableAutocast():
             program = self.compile_kernels(aten, codegen)
@@ -311,7 +324,8 @@ class Pipeline:
     def specialize(
         self, gm: fx.GraphModule, build: Callable[[fx.GraphModule, list[Any]], Program]
     ) -> Program:
-        """A program for each of the first `config.sizes_limit` sets of sizes, around kernels that take these as arguments."""
+        """A program for each of the first `config.sizes_limit` sets of sizes, around kernels that
+        take these as arguments."""
         built: dict[Any, Program] = {}
         lifted = autograd.lift_numbers(gm)
         if lifted and not lifted.depends_on_sizes:
@@ -325,7 +339,8 @@ class Pipeline:
             if numbers is None:
                 return fall_back(gm, "a number is too large for the kernels")(*args)
 
-            # A program is for one set of sizes, strides and numbers. A number that kernels take as an argument may change.
+            # A program is for one set of sizes, strides and numbers. A number that kernels take as
+            # an argument may change.
             fixed = compress(args, lifted.depends_on) if lifted else args
             key = tuple(map(sizes_of_argument, fixed))
             if key not in built:
@@ -343,7 +358,8 @@ class Pipeline:
     def build_once(
         gm: fx.GraphModule, lifted: Any, build: Callable[[fx.GraphModule, list[Any]], Program]
     ) -> Program:
-        """The same where only numbers change, and all of them are arguments of the kernels: there is one program."""
+        """The same where only numbers change, and all of them are arguments of the kernels: there
+        is one program."""
         built: list[Program] = []
 
         def run(*args: Any) -> tuple[Any, ...]:

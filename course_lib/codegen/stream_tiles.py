@@ -1,7 +1,9 @@
-"""Tiles of a stream in C++: their operands, from memory in any layout, and the blocks that need none.
+"""Tiles of a stream in C++: their operands, from memory in any layout, and the blocks that need
+none.
 
 In:  factors of products as trees; which blocks a mask hides (`scheduling.blocks`).
-Out: lines that fill tiles, and the addresses and steps with which `multiply` of `tiles.h` reads them.
+Out: lines that fill tiles, and the addresses and steps with which `multiply` of `tiles.h` reads
+     them.
 """
 
 import contextlib
@@ -23,7 +25,8 @@ REGISTER = 16
 
 @dataclass(frozen=True)
 class Place:
-    """A factor that is a part of a buffer as it lies: where its first element is, and the steps to the next ones."""
+    """A factor that is a part of a buffer as it lies: where its first element is, and the steps to
+    the next ones."""
 
     buffer: str
     first: sympy.Expr
@@ -111,7 +114,9 @@ class TilesCpp(CppOps):
         return Operand(address, place.row, place.column)
 
     def fill(self, factor: Factor, span: Span, tile: str, room: int, turned: bool = False) -> None:
-        """Copy some rows of a factor, whole, into a tile whose rows have `room`. `turned`: they become its columns."""
+        """Copy some rows of a factor, whole, into a tile whose rows have `room`.
+
+        `turned`: they become its columns."""
         place = self.place_of(factor)
         if place is None:
             self.compute(factor, span, tile, room, turned)
@@ -140,7 +145,9 @@ class TilesCpp(CppOps):
     # --- blocks that are left out
 
     def write_skipping(self) -> None:
-        """Blocks that the mask hides whole are left out. (What is 0 * NaN in eager is not; nor is anything in the second turn.)"""
+        """Blocks that the mask hides whole are left out.
+
+        (What is 0 * NaN in eager is not; nor is anything in the second turn.)"""
         if self.shown is None:
             return
         conditions = ["!others"]
@@ -177,7 +184,8 @@ class TilesCpp(CppOps):
                     self.line(f"others |= {value} == 0;")
 
     def write_shown(self) -> None:
-        """For each block of rows the columns that its mask does not hide, as far as the mask's formula says."""
+        """For each block of rows the columns that its mask does not hide, as far as the mask's
+        formula says."""
         self.shown = shown_blocks(self.stream, self.tile_rows, self.tile_columns)
         if self.shown is None:
             return

@@ -1,7 +1,10 @@
-"""A stream as C++: blocks of rows, and for each the columns block by block, in tiles that stay in the caches.
+"""A stream as C++: blocks of rows, and for each the columns block by block, in tiles that stay in
+the caches.
 
-In:  a `Streamed` node: products, what is computed of their elements, reductions along a row, a last product.
-Out: one function `extern "C" void name(void** buffers)`, which needs `prelude.h` and `tiles.h` before it.
+In:  a `Streamed` node: products, what is computed of their elements, reductions along a row, a last
+     product.
+Out: one function `extern "C" void name(void** buffers)`, which needs `prelude.h` and `tiles.h`
+     before it.
 
     for each block of rows                                    threads share these
         for each block of columns
@@ -11,7 +14,8 @@ Out: one function `extern "C" void name(void** buffers)`, which needs `prelude.h
             totals += tile @ a tile of values
         result = totals / sum, or whatever the program says
 
-In PyTorch: aten/src/ATen/native/cpu/FlashAttentionKernel.cpp (written by hand, for softmax and one mask).
+In PyTorch: aten/src/ATen/native/cpu/FlashAttentionKernel.cpp (written by hand, for softmax and one
+mask).
 """
 
 import contextlib
@@ -56,7 +60,8 @@ def tiles() -> str:
 
 @dataclass(frozen=True)
 class Total:
-    """What a last product has summed so far: a tile of rows by `width`, and the tile of what is multiplied next."""
+    """What a last product has summed so far: a tile of rows by `width`, and the tile of what is
+    multiplied next."""
 
     name: str
     weights: str
@@ -65,7 +70,9 @@ class Total:
 
 
 class StreamedCpp(TilesCpp):
-    """Walks along one stream. (Methods called `print_<op>` are a printer's way to spell an operation: these here `write`.)"""
+    """Walks along one stream.
+
+    (Methods called `print_<op>` are a printer's way to spell an operation: these here `write`.)"""
 
     def __init__(self, node: Streamed, buffers: Mapping[str, Buffer], name: str) -> None:
         nothing = FusedKernel(name, (), (), frozenset(), frozenset())
@@ -144,7 +151,8 @@ class StreamedCpp(TilesCpp):
             self.kept[leaf] = self.array("sum", self.tile_rows)
 
     def declare_inputs_of_exponentials(self, size: int) -> None:
-        """A tile for the values that each maximum is of: the scores' own, if nobody needs these any more."""
+        """A tile for the values that each maximum is of: the scores' own, if nobody needs these any
+        more."""
         stream = self.stream
         terms = {leaf.detail.term for leaf in stream.maxima}
         later = [*stream.cores, *(leaf.detail.term for leaf, _ in stream.sums)]
@@ -163,7 +171,8 @@ class StreamedCpp(TilesCpp):
     # --- operands
 
     def rows_of_product(self, factor: Factor) -> Operand:
-        """The left operand of a product of scores, once for a block of rows: as it lies, if its numbers are neighbours."""
+        """The left operand of a product of scores, once for a block of rows: as it lies, if its
+        numbers are neighbours."""
         place = self.place_of(factor)
         if place and self.lies_densely(place):
             return self.operand(factor, place, ROWS_OF_TILE.first)
@@ -203,7 +212,10 @@ class StreamedCpp(TilesCpp):
             self.write_totals()
 
     def write_scores(self, scores: Scores, left: Operand) -> None:
-        """A tile of a product. The keys become the columns of their tile, for `multiply` takes registers full of columns."""
+        """A tile of a product.
+
+        The keys become the columns of their tile, for `multiply` takes registers full of
+        columns."""
         depth, room = scores.right.columns.size, self.tile_columns
         keys = self.array("keys", depth * room)
         self.fill(scores.right, COLUMNS_OF_TILE, keys, room, turned=True)
@@ -215,13 +227,16 @@ class StreamedCpp(TilesCpp):
         )
 
     def write_maxima(self) -> dict[Running, str]:
-        """Each maximum takes in the block. Gives for each the factor by which it rescales what was summed."""
+        """Each maximum takes in the block.
+
+        Gives for each the factor by which it rescales what was summed."""
         factors = {}
         for leaf in self.stream.maxima:
             running, highest = leaf.detail, f"{self.kept[leaf]}[m - m0]"
             best = self.write_maximum(running.term)
 
-            # NaN wins. Where nothing changed there is nothing to rescale, and -inf - -inf is no number.
+            # NaN wins. Where nothing changed there is nothing to rescale, and -inf - -inf is no
+            # number.
             before, now = self.unique("before"), self.unique("now")
             factor, shift = self.unique("factor"), self.unique("shift")
             self.line(
@@ -316,7 +331,8 @@ class StreamedCpp(TilesCpp):
     # --- around them
 
     def write_turns(self) -> None:
-        """All blocks of columns; once more if a row has nothing but -inf, with the maxima known: then each step is eager's."""
+        """All blocks of columns; once more if a row has nothing but -inf, with the maxima known:
+        then each step is eager's."""
         if not self.stream.maxima:
             self.clear(self.kept.values())
             self.write_blocks()

@@ -1,8 +1,9 @@
 """The program around the kernels, as readable Python.
 
-In:  the schedule (kernels in order), the memory plan, the loop graph (what comes in, what goes out).
-Out: the source of a function `call(x, weight, ...)` that allocates, calls kernels and the library, and gives a tuple;
-     and the names that this source needs.
+In:  the schedule (kernels in order), the memory plan, the loop graph (what comes in, what goes
+     out).
+Out: the source of a function `call(x, weight, ...)` that allocates, calls kernels and the library,
+     and gives a tuple; and the names that this source needs.
 
     def call(x, weight, bias):
         buf0 = empty_strided((4096, 768), (768, 1), dtype=float32)
@@ -48,14 +49,17 @@ DTYPES = dtypes_by_name()
 
 
 class Program(NamedTuple):
-    """What was printed: the source of `call`, and what must be in its namespace beside the kernels."""
+    """What was printed: the source of `call`, and what must be in its namespace beside the
+    kernels."""
 
     source: str
     names: dict[str, Any]
 
 
 class Wrapper:
-    """The state of one printing: which Python name holds which buffer. Without a plan nothing is reused or freed."""
+    """The state of one printing: which Python name holds which buffer.
+
+    Without a plan nothing is reused or freed."""
 
     def __init__(
         self,
@@ -139,7 +143,8 @@ class Wrapper:
     # --- symbolic sizes
 
     def size(self, value: Any) -> str:
-        """A size as source: a number, or a formula of names that are given once, at the top (`s0 = x.shape[0]`)."""
+        """A size as source: a number, or a formula of names that are given once, at the top
+        (`s0 = x.shape[0]`)."""
         if not isinstance(value, (Size, Real)):
             return str(value)
         return self.formula(value.expr)
@@ -169,7 +174,8 @@ class Wrapper:
         return self.symbols[symbol]
 
     def sizes_of_kernel(self, symbols: Sequence[Any]) -> str:
-        """The tensor in which a kernel is given its sizes: one for all kernels that take the same."""
+        """The tensor in which a kernel is given its sizes: one for all kernels that take the
+        same."""
         key = tuple(symbols)
         if key not in self.tensors_of_sizes:
             name = self.unique("_".join(["sizes", *map(name_of_size, key)]))
@@ -178,7 +184,8 @@ class Wrapper:
         return self.tensors_of_sizes[key]
 
     def lines_of_sizes(self) -> list[str]:
-        """What stands at the top: each symbol's value in this call, and the tensors in which kernels get them."""
+        """What stands at the top: each symbol's value in this call, and the tensors in which
+        kernels get them."""
         tensors = {}
         for key, name in self.tensors_of_sizes.items():
             tensors[name] = ", ".join(map(self.formula, key))
@@ -216,7 +223,8 @@ class Wrapper:
         dtype = DTYPES[buffer.dtype]
         layout = f"{self.sizes(buffer.shape)}, {self.sizes(buffer.stride)}"
 
-        # The quick way allocates on the current GPU: `call` makes it that of the tensors if they are all on one.
+        # The quick way allocates on the current GPU: `call` makes it that of the tensors if they
+        # are all on one.
         if buffer.device.type == "cuda" and self.has_one_device:
             return f"empty_cuda({layout}, {dtype})"
 
@@ -248,7 +256,8 @@ class Wrapper:
             self.line(f"del {', '.join(dict.fromkeys(variables))}")
 
     def view(self, view: View) -> str:
-        """A tensor for a view: the buffer itself if it is the whole of it, else made once and kept."""
+        """A tensor for a view: the buffer itself if it is the whole of it, else made once and
+        kept."""
         variable = self.allocate(view.buffer.name)
         if view.is_whole:
             return variable
@@ -265,7 +274,9 @@ class Wrapper:
     # --- our own kernels
 
     def print_fused(self, kernel: FusedKernel) -> None:
-        """Memory for what the kernel stores, and its call. A kernel with nothing to do is not called."""
+        """Memory for what the kernel stores, and its call.
+
+        A kernel with nothing to do is not called."""
         source = self.kernels[kernel]
         for name, old in kernel.in_place.items():
             self.reuse(self.buffers[old], self.buffers[name], "in place")
@@ -300,8 +311,8 @@ class Wrapper:
     def problem(self, kernel: FusedKernel) -> str:
         """The name of the flag that the kernel sets when it finds an index out of range.
 
-        On a CPU each call makes one. For a GPU one is made here, in host memory that the GPU can reach. Nobody waits for the
-        GPU, so an error may be told by a later call."""
+        On a CPU each call makes one. For a GPU one is made here, in host memory that the GPU can
+        reach. Nobody waits for the GPU, so an error may be told by a later call."""
         name = self.unique("problem")
         if kernel.device.type == "cpu":
             self.line(f"{name} = zeros(1, dtype=int64)")
@@ -345,7 +356,9 @@ class Wrapper:
                 self.line(f"{target} = laid_out({target}, {self.sizes(buffer.stride)})")
 
     def callee(self, op: Any) -> str:
-        """How an operator is called in the source. An object that has no path from `torch` goes into the namespace."""
+        """How an operator is called in the source.
+
+        An object that has no path from `torch` goes into the namespace."""
         if not isinstance(op, torch._ops.OpOverload):
             name = self.unique(getattr(op, "__name__", "function"))
             self.names[name] = op
@@ -421,7 +434,8 @@ def places(kernel: FusedKernel) -> str:
 
 
 def laid_out(tensor: torch.Tensor, stride: tuple[int, ...]) -> torch.Tensor:
-    """`tensor` with the strides that it was compiled for: a fake tensor's may differ from the operator's real result."""
+    """`tensor` with the strides that it was compiled for: a fake tensor's may differ from the
+    operator's real result."""
     # oneDNN's LSTM gives no tensor where the fake one gave one.
     if tensor is None or tensor.stride() == stride:
         return tensor

@@ -1,7 +1,9 @@
-"""Questions that are answered in sentences and marked by hand: notebooks for nbgrader's form grader.
+"""Questions that are answered in sentences and marked by hand: notebooks for nbgrader's form
+grader.
 
-In:  `docs/written-questions.md`, and the solution notebooks. Out: copies of those with the lesson's questions at their end.
-`python -m course_lib.grading.written_questions FOLDER [NN ...]` writes `FOLDER/NN_name/NN_name.ipynb`.
+In:  `docs/written-questions.md`, and the solution notebooks. Out: copies of those with the lesson's
+questions at their end. `python -m course_lib.grading.written_questions FOLDER [NN ...]` writes
+`FOLDER/NN_name/NN_name.ipynb`.
 
 The notebooks of the course stay as they are. PyTorch has no counterpart.
 """
@@ -30,7 +32,8 @@ HEADING = re.compile(
 
 @dataclass(frozen=True)
 class Question:
-    """name: '4.W1'. text: what is asked. rubric: a table, whose first column has the points of each line."""
+    """name: '4.W1'. text: what is asked. rubric: a table, whose first column has the points of each
+    line."""
 
     name: str
     lesson: int
@@ -87,7 +90,8 @@ def with_questions(nb: Notebook, questions: Sequence[Question]) -> Notebook:
 
 
 def _metadata(name: str, points: int | None = None, locked: bool = False) -> dict[str, Any]:
-    """What nbgrader reads in a cell: one with points is answered by the student and marked by hand."""
+    """What nbgrader reads in a cell: one with points is answered by the student and marked by
+    hand."""
     graded = points is not None
     about = {
         "schema_version": 3,
@@ -102,7 +106,9 @@ def _metadata(name: str, points: int | None = None, locked: bool = False) -> dic
 
 
 def write(folder: Path, lessons: Sequence[int] = (), root: Path = ROOT) -> list[Path]:
-    """Write the notebooks with questions (of these lessons; else all that have some). The paths come back."""
+    """Write the notebooks with questions (of these lessons; else all that have some).
+
+    The paths come back."""
     questions = questions_in(DOCUMENT.read_text(encoding="utf-8"))
     paths = []
     for source in sorted(root.glob("solutions/*/*.ipynb")):

@@ -39,7 +39,9 @@ OurKernel = FusedKernel | Streamed
 
 @dataclass(eq=False, repr=False)
 class CompiledGraph:
-    """A program: `compiled(*tensors) -> tuple`. Guards see to sizes and strides of the inputs. Results require no grad."""
+    """A program: `compiled(*tensors) -> tuple`.
+
+    Guards see to sizes and strides of the inputs. Results require no grad."""
 
     run: Callable[..., tuple[Any, ...]]
     wrapper_source: str
@@ -67,8 +69,10 @@ class CompiledGraph:
 def build(
     graph: LoopGraph, schedule: Any, plan: Any = None, codegen: str = "auto", autotune: bool = False
 ) -> CompiledGraph:
-    """Print, compile and load every kernel of a program, and the program around them. `codegen`: "cpp", "triton", or "auto" (by
-    device). `autotune`: measure tile sizes for each GPU kernel. Raises `BackendMissing` if this machine lacks what that takes."""
+    """Print, compile and load every kernel of a program, and the program around them.
+
+    `codegen`: "cpp", "triton", or "auto" (by device). `autotune`: measure tile sizes for each GPU
+    kernel. Raises `BackendMissing` if this machine lacks what that takes."""
     if codegen not in ("auto", "cpp", "triton"):
         raise ValueError(f'codegen must be "auto", "cpp" or "triton", not {codegen!r}')
 
@@ -138,7 +142,9 @@ def why_no_stream(node: Streamed, codegen: str) -> str:
 def load_triton_kernels(
     graph: LoopGraph, sources: Mapping[OurKernel, KernelSource], autotune: bool
 ) -> dict[str, Callable[..., Any]]:
-    """Each Triton kernel as a callable, under its name. With `autotune` the fastest tile is found on tensors like its buffers."""
+    """Each Triton kernel as a callable, under its name.
+
+    With `autotune` the fastest tile is found on tensors like its buffers."""
 
     def load(kernel: OurKernel) -> tuple[str, Callable[..., Any]]:
         source = sources[kernel]

@@ -6,13 +6,16 @@ Read in this order:
 
     fusion.py                          the rules: may two groups be one kernel, and is it worth it?
     schedule.py, merging.py, order.py  the search: the pair that saves most is fused first
-    inlining.py                        what could not be fused, and is cheap, is computed again by its readers
+    inlining.py                        what could not be fused, and is cheap, is computed again by
+                                       its readers
     groups.py, fitting.py              groups of loops, and how the loops of two of them fit
     kernel.py, expressions.py          a kernel's steps, and the body of a loop as a tree
     memory.py                          which buffers can share memory
 
-`split.py` cuts reductions in two. `products.py`, `streams.py`, `rescaling.py` and `blocks.py` make loops of matrix products.
-In PyTorch: `torch/_inductor/scheduler.py`, `torch/_inductor/codegen/simd.py` (which loops fit), `codegen/memory_planning.py`.
+`split.py` cuts reductions in two. `products.py`, `streams.py`, `rescaling.py` and `blocks.py` make
+loops of matrix products.
+In PyTorch: `torch/_inductor/scheduler.py`, `torch/_inductor/codegen/simd.py` (which loops fit),
+`codegen/memory_planning.py`.
 """
 
 from course_lib.scheduling.fusion import RULES, Fuse, No, can_fuse

@@ -1,6 +1,8 @@
-"""One try to make a stream: of one or several ends, the loops that they share, and why it cannot be.
+"""One try to make a stream: of one or several ends, the loops that they share, and why it cannot
+be.
 
-In:  ends: products whose operand shall not be stored, reductions that shall not read a stored matrix.
+In:  ends: products whose operand shall not be stored, reductions that shall not read a stored
+     matrix.
 Out: a `Streamed` node, or `Refused` with the reason (`NotAStream` where there is nothing to say).
 """
 
@@ -30,7 +32,8 @@ from course_lib.scheduling.stream_nodes import (
 )
 from course_lib.scheduling.stream_trees import Refused, Trees, Writers, symbol_named
 
-# With so few elements of one matrix, or of all, the library's two calls are about as fast: what they write lies in the caches
+# With so few elements of one matrix, or of all, the library's two calls are about as fast: what
+# they write lies in the caches
 MOST_IN_CACHES = 128 * 128
 FEWEST_IN_ALL = 256 * 256
 # With fewer rows than this, most of a tile would be empty
@@ -46,7 +49,8 @@ class MustWait(Refused):
 
 
 class NotAStream(Exception):
-    """Nothing here that could be said: the operand is no product and no reduction of this program's."""
+    """Nothing here that could be said: the operand is no product and no reduction of this
+    program's."""
 
 
 @dataclass(frozen=True)
@@ -60,7 +64,8 @@ class Space:
 
 @dataclass(frozen=True)
 class Ending:
-    """Where a stream ends: a product whose operand on `side` (0: left) is the matrix that shall not be stored, or a reduction."""
+    """Where a stream ends: a product whose operand on `side` (0: left) is the matrix that shall not
+    be stored, or a reduction."""
 
     node: Any
     side: int = 0
@@ -118,7 +123,10 @@ def keeps_batch_of(view: View) -> bool:
 
 
 class Attempt:
-    """One try. After `Attempt(...)` it has a `stream`; `keep` adds what others need of it; `node` is the result."""
+    """One try.
+
+    After `Attempt(...)` it has a `stream`; `keep` adds what others need of it; `node` is the
+    result."""
 
     def __init__(
         self, program: Writers, endings: Sequence[Ending], stored: Collection[Node] = ()
@@ -158,7 +166,8 @@ class Attempt:
         return [ending.node for ending in self.endings]
 
     def index_of(self, ending: Ending, row: sympy.Expr, column: sympy.Expr) -> list[sympy.Expr]:
-        """The index into an operand, or the result, of a product at the end: of the matrix's rows and columns."""
+        """The index into an operand, or the result, of a product at the end: of the matrix's rows
+        and columns."""
         pair = [row, column] if ending.side == 0 else [column, row]
         return [self.flat, *pair] if ending.has_batch else pair
 
@@ -234,7 +243,8 @@ class Attempt:
         self.kept.append(node)
 
     def keep(self, node: Node, why: str) -> None:
-        """Others need the result of `node`, which lies inside: store it, if it is a number of each row. Raises `Refused`."""
+        """Others need the result of `node`, which lies inside: store it, if it is a number of each
+        row. Raises `Refused`."""
         trees = [(index, tree) for (each, index), tree in self.trees.known.items() if each is node]
         if node in self.kept:
             return

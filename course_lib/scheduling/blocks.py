@@ -1,12 +1,16 @@
 """Which blocks of a stream a mask hides whole: known from its formula, before any number is there.
 
 In:  a `Stream`, and how long its blocks of rows and columns are.
-Out: for each block of rows the columns from the first that counts to the last (`shown_columns`), or None where none can be left out.
+Out: for each block of rows the columns from the first that counts to the last (`shown_columns`), or
+     None where none can be left out.
 
-A mask that is made of positions, `i >= j` or `(i - j).abs() <= 256`, is a formula over the loops' symbols. In a block each symbol
-lies between two numbers, and so does the formula (interval arithmetic, `RULES`). If it cannot be true in a block, then all of the
-block's scores are -inf and their weights are 0. Neither keys nor a product are needed; of the values, that none is NaN or infinite.
-In PyTorch: `torch/nn/attention/flex_attention.py`, `create_block_mask`, which evaluates the mask for every element.
+A mask that is made of positions, `i >= j` or `(i - j).abs() <= 256`, is a formula over the loops'
+symbols. In a block each symbol lies between two numbers, and so does the formula (interval
+arithmetic, `RULES`). If it cannot be true in a block, then all of the block's scores are -inf and
+their weights are 0. Neither keys nor a product are needed; of the values, that none is NaN or
+infinite.
+In PyTorch: `torch/nn/attention/flex_attention.py`, `create_block_mask`, which evaluates the mask
+for every element.
 """
 
 from collections.abc import Callable, Mapping
@@ -52,17 +56,20 @@ UNDECIDED = Interval(0, 1)
 
 @dataclass(frozen=True)
 class Shown:
-    """For each block of rows where its columns begin and end that are not hidden, if the numbers `finite` are."""
+    """For each block of rows where its columns begin and end that are not hidden, if the numbers
+    `finite` are."""
 
     columns: list[tuple[int, int]]
-    # Numbers of each row, or of each column: with NaN or infinity among them a hidden weight need not be 0
+    # Numbers of each row, or of each column: with NaN or infinity among them a hidden weight need
+    # not be 0
     finite: tuple[Expr, ...] = ()
     # Those of them that divide: they must not be 0, either
     divisors: tuple[Expr, ...] = ()
 
 
 def shown_columns(stream: Stream, rows: int, columns: int) -> list[tuple[int, int]] | None:
-    """For each block of rows where its columns begin and end that are not hidden, whatever is in memory beside the values."""
+    """For each block of rows where its columns begin and end that are not hidden, whatever is in
+    memory beside the values."""
     weights = [*stream.cores, *(leaf.detail.term for leaf, _ in stream.sums)]
     if not stream.maxima or not all(map(vanishes_with_exponential, weights)):
         return None
@@ -71,7 +78,9 @@ def shown_columns(stream: Stream, rows: int, columns: int) -> list[tuple[int, in
 
 
 def vanishes_with_exponential(tree: Expr) -> bool:
-    """True for exp(x - m) with a running m: 0 where x is -inf. (Times something it need not be: that may be infinite.)"""
+    """True for exp(x - m) with a running m: 0 where x is -inf.
+
+    (Times something it need not be: that may be infinite.)"""
     tree = without_conversions(tree)
     if tree.op != "exp":
         return False
@@ -99,7 +108,8 @@ def shown_blocks(stream: Stream, rows: int, columns: int) -> Shown | None:
 
 
 class Knowledge:
-    """What is known of values in each block: arrays with a row for each block of rows, a column for each block of columns."""
+    """What is known of values in each block: arrays with a row for each block of rows, a column for
+    each block of columns."""
 
     def __init__(self, stream: Stream, rows: int, columns: int) -> None:
         row, column = stream.row, stream.column
@@ -151,7 +161,8 @@ class Knowledge:
         return np.zeros(self.shape, dtype=bool)
 
     def is_zero_exponential(self, difference: Expr) -> Array:
-        """exp(x - m), where x is -inf and m is the row's maximum: a running one, or a finite number that is known."""
+        """exp(x - m), where x is -inf and m is the row's maximum: a running one, or a finite number
+        that is known."""
         nothing = np.zeros(self.shape, dtype=bool)
         if difference.op != "sub":
             return nothing
@@ -177,7 +188,8 @@ class Knowledge:
         return True
 
     def is_minus_infinity(self, tree: Expr) -> Array:
-        """Where a value is -inf in the whole block, whatever the numbers are that it is chosen from."""
+        """Where a value is -inf in the whole block, whatever the numbers are that it is chosen
+        from."""
         tree = without_conversions(tree)
         if tree.op == "constant":
             return np.full(self.shape, tree.detail == -np.inf)
@@ -331,4 +343,5 @@ RULES: Mapping[str, Callable[..., Interval]] = {
     "logical_and": smaller, "bitwise_and": smaller, "logical_or": larger, "bitwise_or": larger,
     "logical_not": opposite, "bitwise_not": opposite,
 }  # fmt: skip
-"""Operation → between which numbers its result lies. The bitwise ones count for truth values only."""
+"""Operation → between which numbers its result lies. The bitwise ones count for truth values
+only."""

@@ -1,4 +1,5 @@
-"""Groups become fewer: the pair that saves most is fused first, and it goes on until no pair is left.
+"""Groups become fewer: the pair that saves most is fused first, and it goes on until no pair is
+left.
 
 In:  loop nodes, and `can_fuse`, the answer to "should these two be one kernel?"
 Out: a `Fusion`: the groups that are left, in an order that respects who needs what, and the answers
@@ -43,8 +44,9 @@ class Decision(NamedTuple):
 class Candidate:
     """Two groups that may become one kernel. The greatest saving comes first, then program order.
 
-    What a pair is known to save comes behind its place in the program: of many pairs that may save the same, the first is asked and
-    fused, and the others, of which some are gone then, are not asked before."""
+    What a pair is known to save comes behind its place in the program: of many pairs that may save
+    the same, the first is asked and fused, and the others, of which some are gone then, are not
+    asked before."""
 
     minus_saved: int
     producer_positions: tuple[int, ...]
@@ -99,8 +101,9 @@ class Fusion:
     def one_round(self) -> bool:
         """Fuse what can be fused, each group at most once. True if anything was.
 
-        A pair waits by the most that it could save, and is asked only when its turn comes; then it waits once more, by what
-        it saves. So a pair with a group that is gone by then is never asked.
+        A pair waits by the most that it could save, and is asked only when its turn comes; then it
+        waits once more, by what it saves. So a pair with a group that is gone by then is never
+        asked.
         """
         self.order.note_what_is_before()
         gone: set[Group] = set()
@@ -142,7 +145,8 @@ class Fusion:
         self.order.merge(a, b, both)
 
     def pairs(self) -> list[tuple[Group, Group]]:
-        """Pairs with something between them: one reads what the other writes, or both read the same."""
+        """Pairs with something between them: one reads what the other writes, or both read the
+        same."""
         readers = self.readers_by_buffer()
         pairs = self.producers_with_consumers(readers)
 
@@ -246,8 +250,8 @@ def by_sizes(group: Group) -> tuple[list[int], tuple[int, ...]]:
 
 
 def most(a: Group, b: Group) -> int:
-    """At least the bytes that fusing saves: what both read, and what goes from one to the other: its reading, and its writing if
-    nobody else needs it."""
+    """At least the bytes that fusing saves: what both read, and what goes from one to the other:
+    its reading, and its writing if nobody else needs it."""
     saved = sum(buffer.nbytes for buffer in a.reads & b.reads)
     for buffer in a.writes & b.reads:
         readers = a.usage.readers[buffer.name]

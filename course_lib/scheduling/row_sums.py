@@ -3,9 +3,10 @@
 In:  a joint graph. Backward of a softmax has in it, for each row, a sum over n of  w[n] * (sum over e of a[e] * v[n, e]).
 Out: the same graph with  sum over e of a[e] * (sum over n of w[n] * v[n, e])  in its place, where the inner sum is known already.
 
-For forward has computed it: it is the row of `weights @ values`. So each row takes one product of two short vectors, and not a walk
-along all columns. Nothing here knows of softmax: both sides are taken apart into factors (`factors_of`), and must be equal but for a
-number. FlashAttention's backward begins with this sum ("D = rowsum(dO * O)"), found by hand.
+For forward has computed it: it is the row of `weights @ values`. So each row takes one product of
+two short vectors, and not a walk along all columns. Nothing here knows of softmax: both sides are
+taken apart into factors (`factors_of`), and must be equal but for a number. FlashAttention's
+backward begins with this sum ("D = rowsum(dO * O)"), found by hand.
 In PyTorch: nothing; `torch/_inductor/kernel/flex_attention.py` has it in its template.
 """
 
@@ -26,7 +27,8 @@ RESHAPES = (aten.view.default, aten._unsafe_view.default, aten.reshape.default, 
 PRODUCTS = (aten.mm.default, aten.bmm.default)
 TRANSPOSES = (aten.transpose.int, aten.permute.default, aten.t.default)
 OWN_COPY = "a copy that must be kept"
-"""In the `meta` of a node: not to be computed again, for then what it is a copy of would be kept."""
+"""In the `meta` of a node: not to be computed again, for then what it is a copy of would be
+kept."""
 SAME = 1e-6  # How far two products of the same numbers may be apart
 
 
@@ -49,7 +51,8 @@ def clean(powers: Counter[Any]) -> Counter[Any]:
 
 
 def exchange_sums(joint: fx.GraphModule) -> fx.GraphModule:
-    """A copy of the graph in which sums are exchanged where that can be; the graph itself if there are none."""
+    """A copy of the graph in which sums are exchanged where that can be; the graph itself if there
+    are none."""
     copy = copied(joint)
     graph = copy.graph
     products = [node for node in graph.nodes if node.target in PRODUCTS]
@@ -120,7 +123,10 @@ class Exchange:
         return None
 
     def write(self, writer: "NodeWriter", shown: set[Any]) -> fx.Node:
-        """The sum in its new form. What the program can see is copied: eager does not keep it, so the program may write to it."""
+        """The sum in its new form.
+
+        What the program can see is copied: eager does not keep it, so the program may write to
+        it."""
         like, known = writer.before.meta["val"], self.known
         if memory(known.meta["val"]) in shown:
             known = writer.call(aten.clone.default, known)
@@ -137,7 +143,8 @@ class Exchange:
 
 
 def ratio(rest: Factors, known: fx.Node, turned: fx.Node) -> float | None:
-    """By which number `rest` is more than what `known` multiplies, if `known` is a product with what was turned."""
+    """By which number `rest` is more than what `known` multiplies, if `known` is a product with
+    what was turned."""
     weights, values = known.args
     if not is_transpose(turned, values):
         return None

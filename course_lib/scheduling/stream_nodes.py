@@ -1,7 +1,9 @@
-"""What a stream is: a kernel that walks along rows in blocks, as a node of the program (`streams` makes it, a printer writes it).
+"""What a stream is: a kernel that walks along rows in blocks, as a node of the program (`streams`
+makes it, a printer writes it).
 
-A stream has leaves (`scores`: products whose tiles are computed on the way), reductions that run while the columns come, and ends:
-products that sum over the columns, and numbers of each row that others need, too. No matrix of rows x columns is stored.
+A stream has leaves (`scores`: products whose tiles are computed on the way), reductions that run
+while the columns come, and ends: products that sum over the columns, and numbers of each row that
+others need, too. No matrix of rows x columns is stored.
 """
 
 from dataclasses import dataclass
@@ -30,7 +32,8 @@ class Factor:
 
 @dataclass(frozen=True)
 class Scores:
-    """A product whose tiles are computed on the way: `leaf` stands for its elements in the trees."""
+    """A product whose tiles are computed on the way: `leaf` stands for its elements in the
+    trees."""
 
     leaf: Expr
     left: Factor
@@ -66,7 +69,8 @@ class Stream:
     row: Loop
     column: Loop
     scores: tuple[Scores, ...]
-    # Reductions over the columns: maxima first, then sums, with how these change when a maximum does
+    # Reductions over the columns: maxima first, then sums, with how these change when a maximum
+    # does
     maxima: tuple[Expr, ...]
     sums: tuple[tuple[Expr, Powers], ...]
     # What is stored: products, and numbers of each row. At least one of them

@@ -1,8 +1,10 @@
-"""What lies before the end of a stream, written out as trees: one element of the matrix, of a term, of an operand.
+"""What lies before the end of a stream, written out as trees: one element of the matrix, of a term,
+of an operand.
 
 In:  the loops that the stream walks along (batch, row, column), and who writes each buffer.
-Out: trees. Pointwise loops are inlined, a product over the same rows and columns becomes a leaf (`scores`), a max or sum over the
-columns becomes a leaf (`running`). Everything else is read from memory.
+Out: trees. Pointwise loops are inlined, a product over the same rows and columns becomes a leaf
+(`scores`), a max or sum over the columns becomes a leaf (`running`). Everything else is read from
+memory.
 """
 
 from collections.abc import Callable, Collection, Mapping, Sequence
@@ -40,7 +42,9 @@ class Refused(Exception):
 
 
 class StreamBuilder(TreeBuilder):
-    """Trees of a stream. Halves are computed as float32; what is made of scores is not rounded on its way."""
+    """Trees of a stream.
+
+    Halves are computed as float32; what is made of scores is not rounded on its way."""
 
     def __init__(self, buffers: Mapping[str, Buffer]) -> None:
         super().__init__(buffers)
@@ -132,7 +136,8 @@ class Trees:
         return None
 
     def producer(self, node: Node, make: Callable[[Index], Expr]) -> Producer:
-        """Makes the tree of an element once: a chain in which each value is used twice would be walked very often."""
+        """Makes the tree of an element once: a chain in which each value is used twice would be
+        walked very often."""
 
         def element(ops: Inline, index: Index) -> Expr:
             key = (node, tuple(index))
@@ -166,7 +171,9 @@ class Trees:
         return self.leaf(node, row) or self.from_memory(node.buffer, index)
 
     def leaf(self, node: Reduction, row: Index) -> Expr | None:
-        """A leaf for a reduction over the columns of this row. None: it has nothing to do with scores."""
+        """A leaf for a reduction over the columns of this row.
+
+        None: it has nothing to do with scores."""
         term = node.inner(self.inline, row, [self.column.symbol])
         if term not in self.builder.of_scores:
             return None
@@ -216,12 +223,15 @@ class Trees:
         return self.builder.add(bias[0].load(self.inline, index), leaf)
 
     def factor(self, view: View, index: Index, depth: Loop) -> Expr:
-        """An element of an operand: what is only another layout of a buffer is read in that buffer."""
+        """An element of an operand: what is only another layout of a buffer is read in that
+        buffer."""
         inline = Inline(self.builder, Copies(self))  # type: ignore[arg-type]
         return self.element(view, index, inline, depth)
 
     def element(self, view: View, index: Index, inline: Inline | None = None, *loops: Loop) -> Expr:
-        """An element of a view that a product reads. (How far each symbol counts is known here: no formula needs // or %.)"""
+        """An element of a view that a product reads.
+
+        (How far each symbol counts is known here: no formula needs // or %.)"""
         inline, buffer = inline or self.inline, view.buffer
         flat = linear_index(index, view.stride, view.offset)
         producer = inline.producers.get(buffer.name)

@@ -1,15 +1,21 @@
-"""Products, and what lies between them, as one kernel that walks along a row in blocks: attention from plain code.
+"""Products, and what lies between them, as one kernel that walks along a row in blocks: attention
+from plain code.
 
-In:  a `LoopGraph` in which `softmax(q @ k.mT * scale + mask) @ v` is a call of the library, loops, and another call.
-Out: the same graph with a `Streamed` node in the place of the last call; the others die, if nobody else needs them.
+In:  a `LoopGraph` in which `softmax(q @ k.mT * scale + mask) @ v` is a call of the library, loops,
+     and another call.
+Out: the same graph with a `Streamed` node in the place of the last call; the others die, if nobody
+     else needs them.
 
-The last product sums over the columns of a matrix that loops computed (the scores, after a softmax). If these loops, the
-reductions in them too, can be kept while the columns come block by block (`rescaling`), then the matrix never has to be there:
-a block of it lives in the caches. Nothing here knows of attention: a mask, a bias, a cap are pointwise operations, inlined.
+The last product sums over the columns of a matrix that loops computed (the scores, after a
+softmax). If these loops, the reductions in them too, can be kept while the columns come block by
+block (`rescaling`), then the matrix never has to be there: a block of it lives in the caches.
+Nothing here knows of attention: a mask, a bias, a cap are pointwise operations, inlined.
 
-In a backward several products need one matrix. Each becomes a stream, and computes the matrix again; those that walk along the
-same rows are one kernel. If one of them cannot be a stream, the matrix must be stored, and then none is.
-In PyTorch: nothing in Inductor; `torch/_inductor/fx_passes/fuse_attention.py` knows two dozen patterns.
+In a backward several products need one matrix. Each becomes a stream, and computes the matrix
+again; those that walk along the same rows are one kernel. If one of them cannot be a stream, the
+matrix must be stored, and then none is.
+In PyTorch: nothing in Inductor; `torch/_inductor/fx_passes/fuse_attention.py` knows two dozen
+patterns.
 """
 
 import contextlib
@@ -29,9 +35,11 @@ from course_lib.sizes import is_symbolic
 
 __all__ = ["FLOATS", "Factor", "Scores", "Stream", "Streamed", "stream_products"]
 
-# Operations that may lie before a product and be written out as one tree. A loop over time has thousands before its last product
+# Operations that may lie before a product and be written out as one tree. A loop over time has
+# thousands before its last product
 MOST_BEFORE = 64
-# Streams that each compute the same product, where nobody has looked at what they save together (`training` does)
+# Streams that each compute the same product, where nobody has looked at what they save together
+# (`training` does)
 MOST_TIMES = 1
 
 
@@ -45,10 +53,12 @@ def stream_products(
     why_not: Callable[[Streamed], str] = can_be_printed,
     most_times: int = MOST_TIMES,
 ) -> LoopGraph:
-    """Put `Streamed` nodes in the place of products for which that can be. `graph.streams` tells of each.
+    """Put `Streamed` nodes in the place of products for which that can be.
 
-    `why_not` says why the printer cannot print one, or nothing if it can. So many streams may each compute one product as
-    `most_times` says."""
+    `graph.streams` tells of each.
+
+    `why_not` says why the printer cannot print one, or nothing if it can. So many streams may each
+    compute one product as `most_times` says."""
     candidates = [node for node in graph.nodes if isinstance(node, ExternKernel)]
     candidates = list(filter(could_end_a_stream, candidates))
     if not candidates:
@@ -93,9 +103,12 @@ class Finder:
                 self.readers.setdefault(name, []).append(node)
 
     def look_before(self, matrix: Buffer) -> None:
-        """Is it worth the work to write `matrix` out as a tree? Each product asks, so this looks at a few nodes only.
+        """Is it worth the work to write `matrix` out as a tree?
 
-        Raises `NotAStream` where no product and no reduction is near, and `Refused` where they are too far away.
+        Each product asks, so this looks at a few nodes only.
+
+        Raises `NotAStream` where no product and no reduction is near, and `Refused` where they are
+        too far away.
         """
         found = False
         seen = {matrix.name}
@@ -150,7 +163,9 @@ class Finder:
         return sorted(nodes, key=self.position.__getitem__)
 
     def in_order(self, nodes: Sequence[Node]) -> list[Node]:
-        """Each node behind those that it needs, and else as they were. (Only streams stand elsewhere than what they replace.)"""
+        """Each node behind those that it needs, and else as they were.
+
+        (Only streams stand elsewhere than what they replace.)"""
         writer = {buffer.name: node for node in nodes for buffer in node.buffers}
         ordered: dict[Node, None] = {}
 
@@ -203,7 +218,8 @@ class Choice:
         except MustWait as reason:
             if self.most_times < 2:
                 raise
-            # What no law can rescale may be known beforehand: then the columns are walked more than once.
+            # What no law can rescale may be known beforehand: then the columns are walked more than
+            # once.
             with contextlib.suppress(NotAStream, Refused):
                 return Attempt(self.finder, [ending], self.all_reductions)
             raise reason
@@ -217,14 +233,16 @@ class Choice:
     # --- several streams that need one matrix
 
     def add_reductions(self) -> None:
-        """A number of each row that streams read from memory, and that is made of scores, is stored by a stream of its own."""
+        """A number of each row that streams read from memory, and that is made of scores, is stored
+        by a stream of its own."""
         stored: dict[Node, Attempt] = {}
         refused: set[Node] = set()
         while waiting := self.reductions_read([*self.found, *stored.values()]) - {
             *stored,
             *refused,
         }:
-            # The last one first: what it needs of the same row may run in it, and is stored with it.
+            # The last one first: what it needs of the same row may run in it, and is stored with
+            # it.
             node = max(waiting, key=self.finder.position.__getitem__)
             attempt = self.storing(node, list(stored.values()))
             if attempt is None:
@@ -236,7 +254,8 @@ class Choice:
         self.found = [*dict.fromkeys(stored.values()), *self.found]
 
     def reductions_read(self, attempts: Iterable[Attempt]) -> set[Node]:
-        """The reductions along a row whose results streams read from memory, or what loops have made of these."""
+        """The reductions along a row whose results streams read from memory, or what loops have
+        made of these."""
         names = [name for attempt in attempts for name in attempt.node().stream.reads]
         largest = max((attempt.numel for attempt in attempts), default=0)
         found: set[Node] = set()
@@ -251,7 +270,8 @@ class Choice:
         return set(filter(is_along_a_row, found))
 
     def storing(self, node: Node, attempts: Sequence[Attempt]) -> Attempt | None:
-        """A stream that stores this reduction, if there can be one: one of `attempts`, or a new one."""
+        """A stream that stores this reduction, if there can be one: one of `attempts`, or a new
+        one."""
         for attempt in attempts:
             if node in attempt.inside:
                 with contextlib.suppress(Refused):
@@ -273,7 +293,8 @@ class Choice:
         return attempt
 
     def merge(self) -> None:
-        """Streams that walk along the same rows, and compute the same products on the way, become one."""
+        """Streams that walk along the same rows, and compute the same products on the way, become
+        one."""
         merged: list[Attempt] = []
         for attempt in self.found:
             for n, other in enumerate(merged):
@@ -328,7 +349,9 @@ class Choice:
                 self.refuse(ending, reason)
 
     def drop_what_must_be_stored(self) -> None:
-        """A matrix that somebody else needs has to be stored: its streams are none. Again, for then others may need one."""
+        """A matrix that somebody else needs has to be stored: its streams are none.
+
+        Again, for then others may need one."""
         count = len(self.found) + 1
         while len(self.found) < count:
             count = len(self.found)
@@ -338,7 +361,8 @@ class Choice:
                     self.drop(attempt, reason)
 
     def must_be_stored(self, attempt: Attempt, inside: Collection[Node]) -> str:
-        """Why something inside must be stored; empty if streams only need it, or it is a number of each row."""
+        """Why something inside must be stored; empty if streams only need it, or it is a number of
+        each row."""
         try:
             for node in self.finder.in_program_order(attempt.inside):
                 if node not in attempt.lasts:
@@ -348,7 +372,9 @@ class Choice:
         return self.why_not(attempt.node())
 
     def see_to(self, attempt: Attempt, node: Node, inside: Collection[Node]) -> None:
-        """Store the result of `node` if somebody else needs it. Raises `Refused` if that is a matrix."""
+        """Store the result of `node` if somebody else needs it.
+
+        Raises `Refused` if that is a matrix."""
         if any(node in other.kept for other in self.found):
             return
         is_returned, readers = self.finder.others(node, inside)

@@ -1,13 +1,18 @@
-"""Training without a matrix of scores: which products backward computes again, block by block, instead of keeping what came of them.
+"""Training without a matrix of scores: which products backward computes again, block by block,
+instead of keeping what came of them.
 
 In:  a joint graph, and the cut that was made of it (`autograd.partition`).
-Out: another cut, if with it no matrix of scores is stored, in forward or in backward; else the same, with the reason.
+Out: another cut, if with it no matrix of scores is stored, in forward or in backward; else the
+     same, with the reason.
 
-The weights of attention are a large matrix that forward would keep for backward. Backward can compute them again from q and k, if it
-knows of each row the maximum and the sum. The rule of the cut is that a product is not computed again, for a call of the library
-would store its result. A stream does not. So the cut is made once more with the rule lifted for those products whose result is larger
-than what they multiply, and both halves are shown to `streams`. Only if all of these products end up in streams does it count.
-In PyTorch: `torch/_functorch/partitioners.py` never computes a product again; FlashAttention's backward does, written by hand.
+The weights of attention are a large matrix that forward would keep for backward. Backward can
+compute them again from q and k, if it knows of each row the maximum and the sum. The rule of the
+cut is that a product is not computed again, for a call of the library would store its result. A
+stream does not. So the cut is made once more with the rule lifted for those products whose result
+is larger than what they multiply, and both halves are shown to `streams`. Only if all of these
+products end up in streams does it count.
+In PyTorch: `torch/_functorch/partitioners.py` never computes a product again; FlashAttention's
+backward does, written by hand.
 """
 
 from collections.abc import Callable
@@ -36,8 +41,8 @@ WhyNot = Callable[[Streamed], str]
 """Why the printer has no form for a stream; empty if it has one."""
 # Each time, the products that cannot be streams are left as they were
 MOST_TRIES = 3
-# So many streams may each compute a product: one for the gradients of queries, one for those of keys and values, and before them
-# one for a sum along each row
+# So many streams may each compute a product: one for the gradients of queries, one for those of
+# keys and values, and before them # one for a sum along each row
 MOST_TIMES = 3
 MAY_BE_AGAIN = "streams that may each compute a product"
 """In the `meta` of a half that was chosen here: how many."""
@@ -45,7 +50,8 @@ MAY_BE_AGAIN = "streams that may each compute a product"
 LARGER = 2
 # Operations behind a product that are looked at
 NEAR = 32
-# Is what `matmul` makes of a product that many matrices share. (To the cut it is as dear as the product.)
+# Is what `matmul` makes of a product that many matrices share. (To the cut it is as dear as the
+# product.)
 VIEWS = (torch.ops.aten._unsafe_view.default,)
 
 
@@ -57,7 +63,9 @@ def without_scores(
     lower: Lower,
     why_not: WhyNot,
 ) -> Partition:
-    """A cut with products computed again in streams where that can be, or `parts` as it is. Its `notes` say why."""
+    """A cut with products computed again in streams where that can be, or `parts` as it is.
+
+    Its `notes` say why."""
     asked = {node.name for node in kept_products(parts)}
     notes: list[str] = []
     if asked:
@@ -95,7 +103,9 @@ def without_scores(
 
 
 def shown_and_kept(joint: fx.GraphModule, before: Partition, after: Partition) -> str:
-    """The name of something that the program can see and that was not kept before. (Eager would not notice a write to it.)"""
+    """The name of something that the program can see and that was not kept before.
+
+    (Eager would not notice a write to it.)"""
     shown = shown_memory(joint)
     known = {node.name for node in before.saved}
     for node in after.saved:
@@ -106,7 +116,8 @@ def shown_and_kept(joint: fx.GraphModule, before: Partition, after: Partition) -
 
 
 def kept_products(parts: Partition) -> list[fx.Node]:
-    """The products of forward whose result is larger than what they multiply, if something as large is kept for backward."""
+    """The products of forward whose result is larger than what they multiply, if something as large
+    is kept for backward."""
     if sizes.current() is not None or not parts.saved:
         return []
     largest = max(map(numel_of, parts.saved))
@@ -118,12 +129,15 @@ def kept_products(parts: Partition) -> list[fx.Node]:
 
 
 def streamed_loops(loops: LoopGraph, aten: fx.GraphModule, why_not: WhyNot) -> LoopGraph:
-    """The loops of `aten` with streams: as it was decided when a joint graph was cut, if this is a half of one."""
+    """The loops of `aten` with streams: as it was decided when a joint graph was cut, if this is a
+    half of one."""
     return stream_products(loops, why_not, aten.meta.get(MAY_BE_AGAIN, streams.MOST_TIMES))
 
 
 def is_matrix_of_scores(node: fx.Node) -> bool:
-    """Is there much to save, on a CPU, for little more work? (A layer of a perceptron has results as large as what it multiplies.)"""
+    """Is there much to save, on a CPU, for little more work?
+
+    (A layer of a perceptron has results as large as what it multiplies.)"""
     value = node.meta["val"]
     operands = sum(numel_of(each) for each in node.all_input_nodes)
     rows, columns = value.shape[-2:]
@@ -156,7 +170,8 @@ def kept_bytes(parts: Partition) -> float:
 
 
 def stay_calls(parts: Partition, lower: Lower, why_not: WhyNot) -> dict[str, str]:
-    """The products that would be calls of the library in one of the halves, each with the reason."""
+    """The products that would be calls of the library in one of the halves, each with the
+    reason."""
     found: dict[str, str] = {}
     for half in (parts.forward, parts.backward):
         streamed = stream_products(lower(half), why_not, MOST_TIMES)
