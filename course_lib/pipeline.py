@@ -3,8 +3,8 @@
 
 In:  a captured graph. Out: a `Program`: a callable that gives the graph's outputs.
 
-frame ─ capture ─▶ FX graph, guards, head ─ trace ─▶ ATen graph ─ lower ─▶ loops ─ schedule(fuse) ─▶ kernels ─ plan ─▶
-memory ─ build ─▶ CompiledGraph
+frame ─ capture ─▶ FX graph, guards, head ─ trace ─▶ ATen graph ─ lower ─▶ loops
+─ schedule(fuse) ─▶ kernels ─ plan ─▶ memory ─ build ─▶ CompiledGraph
 
 In PyTorch: `torch/_inductor/compile_fx.py` (`compile_fx`, `compile_fx_inner`).
 """
