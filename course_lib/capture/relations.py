@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import sympy
-from torch.utils._sympy.functions import FloorDiv
+from torch.utils._sympy.functions import FloorDiv, Max
 from torch.utils._sympy.value_ranges import bound_sympy
 
 from course_lib.sizes import text_of
@@ -104,6 +104,19 @@ def holds_anyway(question: sympy.Basic, ranges: dict[sympy.Symbol, Any]) -> bool
         sympy.Ne: low > 0 or high < 0,
     }
     return bool(holds[type(form)])
+
+
+def without_limits(question: sympy.Basic, ranges: dict[sympy.Symbol, Any]) -> sympy.Basic:
+    """`max(1, n)`, which strides are full of, is `n` where n is at least 1 anyway."""
+
+    def larger(*parts: sympy.Expr) -> sympy.Expr:
+        formulas = [part for part in parts if not part.is_number]
+        limits = [part for part in parts if part.is_number]
+        if len(formulas) == 1 and bound_sympy(formulas[0], ranges).lower >= max(limits, default=0):
+            return formulas[0]
+        return Max(*parts)
+
+    return question.replace(Max, larger)
 
 
 def of_whole_numbers(question: sympy.Basic) -> bool:

@@ -30,7 +30,7 @@ from torch.utils._sympy.value_ranges import ValueRanges
 
 from course_lib.capture.classes import is_a
 from course_lib.capture.guard_tests import Holds, Test, verbatim
-from course_lib.capture.relations import holds_anyway, text_of_relation
+from course_lib.capture.relations import holds_anyway, text_of_relation, without_limits
 from course_lib.capture.sources import Location, Source
 
 OPERATORS = {
@@ -203,7 +203,8 @@ class Shapes:
         That two sizes are equal is no such question: both may have their whole range."""
         asked = [self.found[symbol] for symbol in question.free_symbols & self.ranged.keys()]
         is_equal = isinstance(question, sympy.Eq) and all(side.is_Symbol for side in question.args)
-        if asked and at is not None and question not in self.promised and not is_equal:
+        holds = holds_anyway(question, self._ranges() | self._promised_ranges())
+        if asked and at is not None and not is_equal and not holds:
             raise narrowed_promise(asked[0].texts.shown, self.text(question, shown=True), at)
 
     def _is_known(self, expr: sympy.Expr) -> bool:
@@ -331,10 +332,13 @@ class Shapes:
             line_of_test |= self._tests_of(symbol, origin, at)
         ranges = self._ranges()
         for expr, at in asked:
-            known = self._is_known(expr) and expr not in (sympy.true, sympy.false)
-            if known and not holds_anyway(expr, ranges):
-                self._keep_promise(expr, at)
-                line_of_test.setdefault(self._test(expr), at)
+            if not self._is_known(expr):
+                continue
+            question = without_limits(expr, ranges)
+            if question not in (sympy.true, sympy.false) and not holds_anyway(question, ranges):
+                if expr not in self.promised:
+                    self._keep_promise(question, at)
+                line_of_test.setdefault(self._test(question), at)
         return line_of_test
 
     def _ranges(self) -> dict[sympy.Symbol, ValueRanges[Any]]:
@@ -369,6 +373,13 @@ class Shapes:
         elif origin.function is SIZE:
             line_of_test[self._test(sympy.Ge(symbol, 2, evaluate=False))] = None
         return line_of_test
+
+    def _promised_ranges(self) -> dict[sympy.Symbol, ValueRanges[Any]]:
+        """What `mark_dynamic` promised of the sizes that it gave a range."""
+        return {
+            symbol: ValueRanges(max(2, limits.min or 0), limits.max or int_oo)
+            for symbol, limits in self.ranged.items()
+        }
 
     def _test(self, expr: Any, template: str = "{}") -> Test:
         """The test that `expr` is true. A `template` says something else of it: "type({}) is int"."""

@@ -172,6 +172,13 @@ def test_a_promise_that_is_kept_in_part_names_the_line():
         cl.compile(above_two, backend="eager")(x)
 
 
+def test_a_question_that_follows_from_a_promise_does_not_break_it():
+    x = torch.randn(9, 3)
+    cl.mark_dynamic(x, 0, min=4, max=64)
+    halves = cl.compile(lambda x: x[: x.shape[0] // 2] * 2, backend="eager")
+    assert torch.equal(halves(x), x[:4] * 2)
+
+
 def test_what_the_back_half_asks_does_not_break_a_promise():
     x = torch.randn(4, 40)
     cl.mark_dynamic(x, 1, min=2, max=100_000)  # a row of 40,000 does not fit on the stack: a guard

@@ -12,7 +12,7 @@ from torch.utils._sympy.numbers import int_oo
 from torch.utils._sympy.value_ranges import ValueRanges
 
 import course_lib as cl
-from course_lib.capture.relations import holds_anyway, text_of_relation
+from course_lib.capture.relations import holds_anyway, text_of_relation, without_limits
 from course_lib.frames import installed
 
 S0, S1, S2 = SYMBOLS = [sympy.Symbol(f"s{n}", integer=True, positive=True) for n in (90, 12, 44)]
@@ -43,6 +43,17 @@ FORMS = [
 @pytest.mark.parametrize(("question", "text"), FORMS, ids=str)
 def test_a_question_in_the_form_that_a_reader_expects(question, text):
     assert text_of_relation(question, NAMES) == text
+
+
+def test_a_limit_that_is_passed_anyway_is_none():
+    half = FloorDiv(S0 + 1, 2)
+    at_least_two = {symbol: ValueRanges(2, int_oo) for symbol in SYMBOLS}
+    assert without_limits(sympy.Ne(Max(1, half), S1), at_least_two) == sympy.Ne(half, S1)
+    assert without_limits(sympy.Eq(Max(1, half), half, evaluate=False), at_least_two) == sympy.true
+    kept = sympy.Ne(Max(3, half), S1)
+    assert without_limits(kept, at_least_two) == kept
+    kept = sympy.Ne(Max(S0, S2), S1)
+    assert without_limits(kept, at_least_two) == kept
 
 
 def formula(draw: Random, depth: int = 0) -> sympy.Expr:
