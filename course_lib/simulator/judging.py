@@ -16,6 +16,8 @@ import contextlib
 import functools
 import hashlib
 import json
+import math
+import re
 import sys
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass, field
@@ -36,6 +38,10 @@ TARGET = GPUTarget("cuda", 90, 32)
 
 PTX_VERSION = 86
 """Else Triton asks `ptxas` for its own."""
+
+LARGEST = 1 << 17
+"""Elements of a block. LLVM's form has a line for each number that a thread holds: of a larger block it takes minutes, and what
+the compiler refuses was refused before."""
 
 
 @dataclass
@@ -156,11 +162,19 @@ def compile_for_target(source: Any, options: dict[str, Any]) -> Sentence | None:
         module = source.make_ir(TARGET, parsed, functions, backend().get_module_map(), context)
         backend().add_stages(stages, parsed, source.language)
         for stage in ("ttir", "ttgir", "llir"):
+            if stage == "llir" and largest_block(str(module)) > LARGEST:
+                break
             module = stages[stage](module, metadata)
     except Exception as error:
         # A tool that is not installed says nothing about the kernel
         return None if "Cannot find ptxas" in str(error) else Sentence.of(error)
     return None
+
+
+def largest_block(text: str) -> int:
+    """Elements of the largest block in a module: of `tensor<1024x64xf32, #blocked>` 65,536."""
+    shapes = set(re.findall(r"tensor<((?:\d+x)+)", text))
+    return max((math.prod(map(int, shape[:-1].split("x"))) for shape in shapes), default=0)
 
 
 @contextlib.contextmanager

@@ -233,6 +233,8 @@ def page() -> str:
 
     lines += [
         "",
+        "What a launch costs beside the plain interpreter: [design/simulator.md](../design/simulator.md#what-it-costs).",
+        "",
         "## What differs by rounding",
         "",
         "In units of the last place (ulp) of the number itself. Where positive and negative numbers cancel (`dot`), or near a zero of the "
