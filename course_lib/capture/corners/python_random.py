@@ -24,7 +24,7 @@ from course_lib.capture.calls.tables import FUNCTIONS
 from course_lib.capture.rebuild import BY_TYPE, Rebuilder
 from course_lib.capture.rules import GO_ON
 from course_lib.capture.shapes import Texts
-from course_lib.capture.sources import HELPERS, Source, Unsupported
+from course_lib.capture.sources import Source, Unsupported
 
 if TYPE_CHECKING:
     from course_lib.capture.machine import Machine
@@ -42,6 +42,8 @@ which calls these."""
 INTERNAL = {"_randbelow_with_getrandbits": "_randbelow"}
 """Under which name a source has a function that is called otherwise."""
 LARGEST = 2**62
+HERE = f"modules[{__name__!r}]."
+"""How heads and guards call the functions of this file."""
 
 
 @dataclass
@@ -63,7 +65,7 @@ class Script:
         """Draw for real, so that the source goes on as in eager."""
         known = head.world.of(self.owner)
         assert known is not None
-        head.body.append(f"draw({head.fetch(known)}, {tuple(self.calls)!r})")
+        head.body.append(f"{HERE}draw({head.fetch(known)}, {tuple(self.calls)!r})")
 
 
 def draw(source: random.Random, calls: tuple[Call, ...]) -> Any:
@@ -126,7 +128,7 @@ def draw_from_outside(it: Machine, source: Source, owner: random.Random, call: C
         raise Unsupported("draws an integer of more than 62 bits")
 
     name, args = call
-    place = Source(f", {calls!r})", source, "drawn_next(")
+    place = Source(f", {calls!r})", source, f"{HERE}drawn_next(", pretty=f".{name}()")
     shown = f"random.{name}({', '.join(map(repr, args))})"
     return it.world.drawn_number(value, place, Texts(place.expr, shown))
 
@@ -162,10 +164,9 @@ def write_source(head: Rebuilder, source: random.Random) -> str:
     """One that outlives the graph goes on from where it is."""
     if head.world.of(source) is not None:
         raise Unsupported("a source of random numbers from outside is alive here")
-    return head.assign(f"source_in({head.name_for(source.getstate(), 'state')})")
+    return head.assign(f"{HERE}source_in({head.name_for(source.getstate(), 'state')})")
 
 
-HELPERS |= {"drawn_next": drawn_next, "draw": draw, "source_in": source_in}
 FUNCTIONS[random.Random] = make_source
 BY_TYPE[random.Random] = write_source
 register(
