@@ -40,8 +40,8 @@ PTX_VERSION = 86
 """Else Triton asks `ptxas` for its own."""
 
 LARGEST = 1 << 17
-"""Elements of a block. LLVM's form has a line for each number that a thread holds: of a larger block it takes minutes, and what
-the compiler refuses was refused before."""
+"""Elements of a block. LLVM's form has a line for each number that a thread holds: of a larger
+block it takes minutes, and what the compiler refuses was refused before."""
 
 
 @dataclass
