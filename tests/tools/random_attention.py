@@ -28,7 +28,7 @@ from back_half import traced
 import course_lib as cl
 from course_lib import autograd, events, lowering, runtime, scheduling
 from course_lib.codegen import stream_walks, streamed
-from course_lib.scheduling import attempts
+from course_lib.scheduling import attempts, training
 
 DTYPES = [torch.float32, torch.float32, torch.float16, torch.bfloat16]
 ALLOWED = 2.0
@@ -295,6 +295,7 @@ def small_tiles():
         patch.object(stream_walks, "TILES_OF_FLOATS", small),
         patch.object(attempts, "MOST_IN_CACHES", 64),
         patch.object(attempts, "FEWEST_IN_ALL", 64),
+        patch.object(training, "LARGER", 0),
         patch.object(streamed, "ROWS", 12),
         patch.object(streamed, "COLUMNS", 32),
     ):
