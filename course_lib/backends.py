@@ -160,10 +160,10 @@ def find(
         return users_own(backend)
 
     stages = with_options(pipeline, chosen)
-    named = BACKENDS[backend]
+    backend_function = BACKENDS[backend]
 
     def run(gm: fx.GraphModule, inputs: Inputs) -> Callable[..., Any]:
-        return named(gm, inputs, stages, chosen["codegen"])
+        return backend_function(gm, inputs, stages, chosen["codegen"])
 
     if chosen["trace.enabled"] or chosen["trace.graph_diagram"]:
         return events.write_stages(run, chosen["trace.graph_diagram"])

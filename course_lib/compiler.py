@@ -168,9 +168,9 @@ class Compiler:
         """No more entries for this code: calls that fit none run in eager. The old entries stay."""
         code = frame.code
         last = state.entries[-1].check.first_failure(frame.func, *frame.locals.values())
-        named = f" of the compile named {self.name!r}" if self.name else ""
+        of_which_compile = f" of the compile named {self.name!r}" if self.name else ""
         why = (
-            f"{code.co_qualname} ({frame.where}) reached the recompile limit{named} "
+            f"{code.co_qualname} ({frame.where}) reached the recompile limit{of_which_compile} "
             f"({self.recompile_limit}); last failure: {last}"
         )
         if self.fullgraph:
@@ -210,8 +210,8 @@ class Compiler:
     def count_fits(self, code: CodeType, at_limit: AtLimit) -> None:
         """From now on the checks of the entries note when they hold."""
         entries = self.watcher.entries(code) or ()
-        counted = [(at_limit.counting(check), head) for check, head in entries]
-        self.watcher[number(code)] = counted
+        counting_entries = [(at_limit.counting(check), head) for check, head in entries]
+        self.watcher[number(code)] = counting_entries
 
     def state_of(self, code: CodeType) -> CodeState:
         """What is known about this code: its entries, and how its sizes have changed."""

@@ -47,9 +47,11 @@ def collector_paused(importing: bool = False) -> Iterator[None]:
 def cache_dir() -> Path:
     """The folder for built kernels: `$COURSE_CACHE`, else `~/.cache/course_lib`, else a temporary
     one (with a warning)."""
-    named = os.environ.get("COURSE_CACHE")
+    folder_from_environment = os.environ.get("COURSE_CACHE")
     caches = os.environ.get("XDG_CACHE_HOME") or "~/.cache"
-    wanted = Path(named) if named else Path(caches) / "course_lib"
+    wanted = (
+        Path(folder_from_environment) if folder_from_environment else Path(caches) / "course_lib"
+    )
 
     try:
         wanted = wanted.expanduser()

@@ -100,9 +100,11 @@ def compile_c(source: Path, target: Path) -> None:
     include = "-I" + sysconfig.get_path("include")
 
     options = ["-O2", "-fPIC", *link, include, str(source), "-o", str(target)]
-    done = subprocess.run([*compiler, *options], capture_output=True, text=True, errors="replace")
-    if done.returncode != 0:
-        raise RuntimeError(why_it_failed(compiler[0], source, done.stderr))
+    process = subprocess.run(
+        [*compiler, *options], capture_output=True, text=True, errors="replace"
+    )
+    if process.returncode != 0:
+        raise RuntimeError(why_it_failed(compiler[0], source, process.stderr))
 
 
 def find_c_compiler() -> list[str]:

@@ -72,7 +72,7 @@ STEPS = frozenset(f"_single_tensor_{name}" for name in OPTIMIZERS)
 """Functions of `torch.optim` that update all parameters, and look at no data. The rest of a `step`
 runs in eager."""
 
-OF_MODES = {"__torch_function__", "__torch_dispatch__"}
+METHODS_OF_MODES = {"__torch_function__", "__torch_dispatch__"}
 """What torch calls for each operation while a mode of the user's is on: one frame of this code for
 each of torch's functions."""
 
@@ -114,7 +114,7 @@ def is_skipped(code: CodeType) -> bool:
         return False
 
     # the program of a mode: it runs once for each operation
-    if code.co_name in OF_MODES:
+    if code.co_name in METHODS_OF_MODES:
         return True
     return is_library(code.co_filename)
 

@@ -38,14 +38,14 @@ def define_within(
     tree = ast.parse(source, filename)
 
     # def made(names...): def name(...): ...; return name
-    used = {node.id for node in ast.walk(tree) if isinstance(node, ast.Name)} & {*names}
-    around = ast.parse(f"def made({', '.join(sorted(used))}):\n    return {name}", filename)
+    used_names = {node.id for node in ast.walk(tree) if isinstance(node, ast.Name)} & {*names}
+    around = ast.parse(f"def made({', '.join(sorted(used_names))}):\n    return {name}", filename)
     maker: Any = around.body[0]
     maker.body[:0] = tree.body
 
     made: dict[str, Any] = {}
     exec(compile(around, filename, "exec"), made)
-    inner = made["made"](**{used_name: names[used_name] for used_name in used})
+    inner = made["made"](**{used_name: names[used_name] for used_name in used_names})
     function = FunctionType(inner.__code__, namespace, name, None, inner.__closure__)
     weakref.finalize(function, linecache.cache.pop, filename, None)
     return function

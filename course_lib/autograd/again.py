@@ -142,8 +142,8 @@ class Again:
 
     def values_of(self, results: Sequence[Any], inputs: Sequence[Any]) -> dict[int, Any]:
         """The values that the captured graph has computed; some are in inputs now."""
-        written = {value: inputs[n] for n, value in self.updated.items()}
-        return {n: self.value_of(n, results) for n in self.outputs} | written
+        values_in_inputs = {value: inputs[n] for n, value in self.updated.items()}
+        return {n: self.value_of(n, results) for n in self.outputs} | values_in_inputs
 
     def is_held(self, n: int) -> bool:
         """Keep this input? A number, one element, or a tensor that was made for this call alone (`without_history`)."""
@@ -220,7 +220,7 @@ class Again:
         self,
         noted: Noted,
         inputs: Sequence[Any],
-        given: dict[int, Any],
+        gradient_of_value: dict[int, Any],
         wanted: Sequence[int],
         watched: Sequence[Watched] = (),
     ) -> dict[int, Any]:
@@ -234,11 +234,13 @@ class Again:
             entered = self.entered(views)
             values = self.values_of(self.captured(*entered), entered)
 
-        for one in watched:
-            if requires_grad(values.get(one.value)):
-                one.watch(values[one.value], given.get(one.value))
+        for watched_result in watched:
+            if requires_grad(values.get(watched_result.value)):
+                watched_result.watch(
+                    values[watched_result.value], gradient_of_value.get(watched_result.value)
+                )
 
-        values = {n: values[n] for n in given if requires_grad(values.get(n))}
+        values = {n: values[n] for n in gradient_of_value if requires_grad(values.get(n))}
         wanted = [n for n in wanted if requires_grad(views[n])]
         if not values or not wanted:
             return {}
@@ -246,7 +248,7 @@ class Again:
         gradients = torch.autograd.grad(
             list(values.values()),
             [views[n] for n in wanted],
-            [given[n] for n in values],
+            [gradient_of_value[n] for n in values],
             create_graph=torch.is_grad_enabled(),
             allow_unused=True,
         )
@@ -255,7 +257,7 @@ class Again:
     def refuse_as_eager(
         self,
         noted: Noted,
-        given: Collection[int],
+        used_values: Collection[int],
         wanted: Collection[int],
         written: Collection[int] = (),
     ) -> None:
@@ -280,12 +282,14 @@ class Again:
                 write_often(inputs[n], 1)
 
             # Then autograd itself says whether what it saved was written to.
-            values = [values_by_number[n] for n in given if requires_grad(values_by_number.get(n))]
-            asked = [leaves[n] for n in wanted if requires_grad(leaves[n])]
-            if values and asked:
+            values = [
+                values_by_number[n] for n in used_values if requires_grad(values_by_number.get(n))
+            ]
+            inputs_with_gradient = [leaves[n] for n in wanted if requires_grad(leaves[n])]
+            if values and inputs_with_gradient:
                 with torch._C._DisableAutocast():
                     tangents = [torch.ones_like(value) for value in values]
-                    torch.autograd.grad(values, asked, tangents, allow_unused=True)
+                    torch.autograd.grad(values, inputs_with_gradient, tangents, allow_unused=True)
 
 
 def set_versions(inputs: Sequence[Any], noted: Noted) -> None:

@@ -202,8 +202,8 @@ def lives_of_others(operations: Sequence[fx.Node]) -> list[range]:
     lives = []
     for node, place in places.items():
         if not is_size(node) and not isinstance(node.meta.get("val"), torch.Tensor):
-            used = [places.get(user, place) for user in node.users]
-            lives.append(range(place, max(used, default=place)))
+            places_of_users = [places.get(user, place) for user in node.users]
+            lives.append(range(place, max(places_of_users, default=place)))
     return lives
 
 

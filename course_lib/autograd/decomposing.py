@@ -46,8 +46,8 @@ class Decomposing(TorchDispatchMode):
 
     def __torch_dispatch__(self, op: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
-        written = written_by(op, args)
-        self.refuse_writes(written)
+        written_tensors = written_by(op, args)
+        self.refuse_writes(written_tensors)
         if op in RAISING:
             # Functionalization would chain it to others by a token.
             with disable_functional_mode():
@@ -56,7 +56,7 @@ class Decomposing(TorchDispatchMode):
             with self:
                 return op._op_dk(torch._C.DispatchKey.CompositeExplicitAutograd, *args, **kwargs)
 
-        in_place = bool(written) and written[0] is args[0]
+        in_place = bool(written_tensors) and written_tensors[0] is args[0]
         result = self.decomposed(op, args, kwargs, in_place)
         if result is not NotImplemented:
             return result

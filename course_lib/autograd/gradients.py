@@ -56,28 +56,28 @@ class Gradients:
         self.programs: dict[tuple[bool, ...], tuple[Program, list[int]]] = {}
 
     def __call__(
-        self, saved: Sequence[torch.Tensor], given: Sequence[Any], numbers: Sequence[int] = ()
+        self, saved: Sequence[torch.Tensor], tangents: Sequence[Any], numbers: Sequence[int] = ()
     ) -> dict[int, Any]:
         """The gradients by the number of the input.
 
-        given: the gradients of the results, None for a result that was not used. numbers: the
+        tangents: the gradients of the results, None for a result that was not used. numbers: the
         values of symbolic sizes.
         """
         filled = []
-        for gradient, form in zip(given, self.forms_of_tangents.of(numbers), strict=True):
+        for gradient, form in zip(tangents, self.forms_of_tangents.of(numbers), strict=True):
             filled.append(zeros(form) if gradient is None else restride(gradient, form))
 
-        present = tuple(gradient is not None for gradient in given)
+        present = tuple(gradient is not None for gradient in tangents)
         if all(present) or not self.signature.reached:
             gradients = self.backward(*saved, *filled, *numbers)
             gradients_by_input = dict(zip(self.signature.gradients, gradients, strict=True))
-            return self.with_tangents(gradients_by_input, given)
+            return self.with_tangents(gradients_by_input, tangents)
 
         if present not in self.programs:
             self.programs[present] = self.program_for(present)
         program, inputs = self.programs[present]
         gradients_by_input = dict(zip(inputs, program(*saved, *filled, *numbers), strict=True))
-        gradients_by_input = self.with_tangents(gradients_by_input, given)
+        gradients_by_input = self.with_tangents(gradients_by_input, tangents)
 
         # The inputs to which eager's autograd gets from the results that were used. Each has a
         # gradient, if only one of zeros.
@@ -88,12 +88,12 @@ class Gradients:
             for n in reached
         }
 
-    def with_tangents(self, found: dict[int, Any], given: Sequence[Any]) -> dict[int, Any]:
+    def with_tangents(self, gradients: dict[int, Any], tangents: Sequence[Any]) -> dict[int, Any]:
         """With the tangents themselves where these are the gradients."""
         for n, tangent in self.tangent_as_gradient.items():
-            if n in found and given[tangent] is not None:
-                found[n] = given[tangent]
-        return found
+            if n in gradients and tangents[tangent] is not None:
+                gradients[n] = tangents[tangent]
+        return gradients
 
     def program_for(self, present: tuple[bool, ...]) -> tuple[Program, list[int]]:
         """What computes the gradients if only these tangents are there."""
@@ -110,8 +110,8 @@ class Gradients:
         return self.compile_graph(without(graph, lost.nodes)), left
 
 
-def once_only(found: dict[int, Any], known: Sequence[Any], why_not: str) -> dict[int, Any]:
-    """The gradients `found`, which were computed from `known`.
+def once_only(gradients: dict[int, Any], known: Sequence[Any], why_not: str) -> dict[int, Any]:
+    """The `gradients`, which were computed from `known`.
 
     To differentiate them raises an error.
 
@@ -120,12 +120,12 @@ def once_only(found: dict[int, Any], known: Sequence[Any], why_not: str) -> dict
     tied = [t for t in known if t is not None and t.requires_grad]
     if not tied:
         # `backward()` is to raise, too
-        first = next(iter(found.values()))
+        first = next(iter(gradients.values()))
         tied = [first.detach().requires_grad_()]
 
     message = TWICE.format(why_not).encode()
-    refuse = torch._C._functions.DelayedError(message, len(found) + len(tied))
-    return dict(zip(found, refuse(*found.values(), *tied), strict=False))
+    refuse = torch._C._functions.DelayedError(message, len(gradients) + len(tied))
+    return dict(zip(gradients, refuse(*gradients.values(), *tied), strict=False))
 
 
 def zeros(like: torch.Tensor) -> torch.Tensor:

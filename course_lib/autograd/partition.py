@@ -183,8 +183,8 @@ def cut(pipes: Sequence[tuple[str, str, float]]) -> list[str]:
     network = networkx.DiGraph()
     network.add_nodes_from(("source", "sink"))
     network.add_weighted_edges_from(pipes, weight="capacity")
-    _, (before, _) = networkx.minimum_cut(network, "source", "sink")
-    return sorted(before)
+    _, (source_side, _) = networkx.minimum_cut(network, "source", "sink")
+    return sorted(source_side)
 
 
 def node_bytes(node: fx.Node) -> float:

@@ -44,21 +44,23 @@ def restoring(program: Program, gm: fx.GraphModule) -> Program:
     frame from its start.
     """
     nodes = list(gm.graph.nodes)
-    written = [n for n, x in enumerate(gm.graph.find_nodes(op="placeholder")) if is_written(x)]
-    if not written or not any(map(may_fail, nodes)):
+    written_inputs = [
+        n for n, x in enumerate(gm.graph.find_nodes(op="placeholder")) if is_written(x)
+    ]
+    if not written_inputs or not any(map(may_fail, nodes)):
         return program
 
     def run(*inputs: Any) -> tuple[Any, ...]:
-        before = []
-        for n in written:
+        states_before = []
+        for n in written_inputs:
             tensor = inputs[n]
             # The program may give the tensor other memory, so both are kept: the memory and a copy
             # of the values.
-            before.append((tensor, tensor.data, tensor.detach().clone()))
+            states_before.append((tensor, tensor.data, tensor.detach().clone()))
         try:
             return program(*inputs)
         except Exception:
-            for x, memory, old in before:
+            for x, memory, old in states_before:
                 with torch.inference_mode(x.is_inference()), torch.no_grad():
                     if x.data_ptr() != memory.data_ptr():
                         x.data = memory
@@ -142,17 +144,18 @@ class GraphNode:
 
     forward_program: Program
     gradients_of: Gradients
-    shown: Shown
+    shown_values: Shown
     parts: Partition
     inner: tuple[int, ...]  # The values from which other values are computed
-    again: Again | None
+    # How backward runs the captured graph again, where eager's rules ask for it
+    replay: Again | None
 
     def forward(self, ctx: Any, inputs: tuple[Any, ...]) -> tuple[Any, ...]:
         """Run the graph, save what backward needs, and do those writes to inputs that autograd does
         not see."""
-        again, shown, sizes = self.again, self.shown, self.parts.sizes
+        replay, shown, sizes = self.replay, self.shown_values, self.parts.sizes
         ctx.sizes = () if sizes is None else sizes.values(inputs)
-        random = again and again.random()
+        random = replay and replay.random()
         results = self.forward_program(*inputs)
 
         inputs_and_results = (*inputs, *results)
@@ -173,67 +176,75 @@ class GraphNode:
         ctx.set_materialize_grads(False)
 
         ctx.inputs = len(inputs)
-        if again is not None:
+        if replay is not None:
             value_by_number = dict(zip(shown.numbers, values, strict=True))
-            ctx.noted = again.note(inputs, value_by_number, random, ctx.sizes)
+            ctx.noted = replay.note(inputs, value_by_number, random, ctx.sizes)
         return tuple(values)
 
     def backward(self, ctx: Any, gradients: tuple[Any, ...]) -> tuple[Any, ...]:
         """The gradients of all inputs, None for those that have none."""
         # value → its gradient, for values that were used
         gradient_of_value = {
-            n: g for n, g in zip(self.shown.numbers, gradients, strict=True) if g is not None
+            n: g for n, g in zip(self.shown_values.numbers, gradients, strict=True) if g is not None
         }
-        if not gradient_of_value and any(self.shown.has_gradient):
+        if not gradient_of_value and any(self.shown_values.has_gradient):
             # parameters get no gradient then, not one of zeros
             return (None,) * ctx.inputs
 
         gradient_of_input = self.gradients(ctx, gradient_of_value)
         return tuple(map(gradient_of_input.get, range(ctx.inputs)))
 
-    def gradients(self, ctx: Any, given: dict[int, Any]) -> dict[int, Any]:
+    def gradients(self, ctx: Any, gradient_of_value: dict[int, Any]) -> dict[int, Any]:
         """The gradients by the number of the input: by the captured graph where eager's rules ask
         for it, else by kernels."""
-        if self.again is None:
-            return self.compiled(ctx, ctx.saved_tensors, given, "nobody kept its captured graph")
+        if self.replay is None:
+            return self.compiled(
+                ctx, ctx.saved_tensors, gradient_of_value, "nobody kept its captured graph"
+            )
 
-        asked = [*itertools.compress(range(ctx.inputs), ctx.needs_input_grad)]
-        saved, lost = self.saved(ctx, given, asked)
+        wanted_inputs = [*itertools.compress(range(ctx.inputs), ctx.needs_input_grad)]
+        saved, why_lost = self.saved(ctx, gradient_of_value, wanted_inputs)
         watched_results = self.watched(ctx)
-        must_replay = any(one.value in self.inner for one in watched_results)
+        must_replay = any(watched_result.value in self.inner for watched_result in watched_results)
         in_order = len(watched_results) > 1  # eager calls their hooks in the order of its own nodes
 
         why_not = ""
-        if lost or must_replay or in_order or self.again.is_wanted():
-            inputs, why_not = self.again.inputs_of(ctx.noted, saved)
+        if why_lost or must_replay or in_order or self.replay.is_wanted():
+            inputs, why_not = self.replay.inputs_of(ctx.noted, saved)
             if not why_not:
-                return self.again.gradients(ctx.noted, inputs, given, asked, watched_results)
-            if lost:
-                raise RuntimeError(f"{lost}\n  {WRITTEN}")
+                return self.replay.gradients(
+                    ctx.noted, inputs, gradient_of_value, wanted_inputs, watched_results
+                )
+            if why_lost:
+                raise RuntimeError(f"{why_lost}\n  {WRITTEN}")
             if must_replay:
                 raise RuntimeError(CANNOT.format(why_not))
 
-        for one in reversed(watched_results):
-            if one.value in given:
-                given[one.value] = one.call_hooks(given[one.value])
-        return self.compiled(ctx, saved, given, why_not)
+        for watched_result in reversed(watched_results):
+            if watched_result.value in gradient_of_value:
+                gradient_of_value[watched_result.value] = watched_result.call_hooks(
+                    gradient_of_value[watched_result.value]
+                )
+        return self.compiled(ctx, saved, gradient_of_value, why_not)
 
     def saved(
-        self, ctx: Any, given: dict[int, Any], asked: Sequence[int]
+        self, ctx: Any, gradient_of_value: dict[int, Any], asked: Sequence[int]
     ) -> tuple[Sequence[Any], str]:
         """What forward saved; or nothing, and autograd's words, if a tensor was written to that
         eager does not need.
         Raises eager's RuntimeError if eager needs it, too."""
-        assert self.again is not None
+        assert self.replay is not None
         if ctx.noted.changed():
-            self.again.refuse_as_eager(ctx.noted, given, asked)
+            self.replay.refuse_as_eager(ctx.noted, gradient_of_value, asked)
         try:
             return tuple(ctx.saved_tensors), ""
         except RuntimeError as problem:
             if "modified by an inplace operation" not in str(problem):
                 raise
             try:
-                self.again.refuse_as_eager(ctx.noted, given, asked, written=self.again.saved)
+                self.replay.refuse_as_eager(
+                    ctx.noted, gradient_of_value, asked, written=self.replay.saved
+                )
             except RuntimeError:
                 raise problem from None
             return (), str(problem)
@@ -242,7 +253,7 @@ class GraphNode:
         """The results of this call that have hooks, or keep their gradient."""
         if not ctx.hooked and not self.inner:
             return []
-        hooks = hooks_by_value(ctx.hooked, self.shown.numbers)
+        hooks = hooks_by_value(ctx.hooked, self.shown_values.numbers)
 
         # Others keep no gradient, so they need not be looked at.
         may_retain = {*self.inner, *hooks}
@@ -250,11 +261,13 @@ class GraphNode:
         return watched(hooks, alive)
 
     def compiled(
-        self, ctx: Any, saved: Sequence[Any], given: dict[int, Any], why_not: str
+        self, ctx: Any, saved: Sequence[Any], gradient_of_value: dict[int, Any], why_not: str
     ) -> dict[int, Any]:
         """The gradients by the compiled backward graph."""
-        differentiable = itertools.compress(self.shown.numbers, self.shown.has_gradient)
-        wanted = [given.get(n) for n in differentiable]
+        differentiable = itertools.compress(
+            self.shown_values.numbers, self.shown_values.has_gradient
+        )
+        wanted = [gradient_of_value.get(n) for n in differentiable]
         with torch.no_grad(), torch._C._DisableAutocast():
             gradients = self.gradients_of(saved, wanted, ctx.sizes)
         if torch.is_grad_enabled() and gradients:
@@ -276,7 +289,7 @@ class GraphNode:
 
         made: Any = Forward
         made._backward_cls.hooked = ()
-        if self.again is not None:
+        if self.replay is not None:
             made._backward_cls._register_hook_dict = keep_hooks
         return Forward
 

@@ -204,9 +204,9 @@ class Describing:
         results: list[Result] = []
         for n, (tensor, captured) in enumerate(zip(self.results, self.like, strict=True)):
             # One that is returned twice is one value.
-            same = next((k for k in range(n) if self.results[k] is tensor), None)
-            if same is not None:
-                results.append(results[same])
+            earlier_place = next((k for k in range(n) if self.results[k] is tensor), None)
+            if earlier_place is not None:
+                results.append(results[earlier_place])
             elif isinstance(tensor, torch.Tensor):
                 results.append(self.result(tensor, captured))
             else:
@@ -215,15 +215,15 @@ class Describing:
 
     def updates(self, before: Values) -> tuple[Update, ...]:
         """The inputs that were written to; what they hold afterwards are values, too."""
-        written = []
+        written_inputs = []
         for n, x in enumerate(self.inputs):
             if isinstance(x, torch.Tensor) and torch._functionalize_has_data_mutation(x.elem):
-                written.append(n)
-        if any(overlaps_itself(self.inputs[n]) for n in written):
+                written_inputs.append(n)
+        if any(overlaps_itself(self.inputs[n]) for n in written_inputs):
             raise NotImplementedError("an input is written to whose elements share memory")
 
         updates = []
-        for n in written:
+        for n in written_inputs:
             x = self.inputs[n]
             updates.append(Update(n, self.value(x).index, who_sees(x, before[n])))
         return tuple(updates)
@@ -256,9 +256,9 @@ class Describing:
         own."""
         # All results in this memory
         mates = []
-        for one, captured in zip(self.results, self.like, strict=True):
-            if memory(one) == memory(tensor):
-                mates.append(Mate(one, captured))
+        for result, captured in zip(self.results, self.like, strict=True):
+            if memory(result) == memory(tensor):
+                mates.append(Mate(result, captured))
 
         is_alone = all(mate.tensor is tensor for mate in mates)
         base = tensor if is_alone else base_of(tensor, mates)
@@ -278,9 +278,11 @@ def base_of(tensor: torch.Tensor, mates: Sequence[Mate]) -> torch.Tensor:
 
     It may be a result itself (one that is no view). If several are, one that has a gradient is
     taken."""
-    whole = [mate.tensor for mate in mates if mate.tensor._base is None]
-    with_gradient = [one for one in whole if one.requires_grad]
-    base = next(iter(with_gradient or whole), tensor._base)
+    tensors_without_base = [mate.tensor for mate in mates if mate.tensor._base is None]
+    with_gradient = [
+        tensor_of_mate for tensor_of_mate in tensors_without_base if tensor_of_mate.requires_grad
+    ]
+    base = next(iter(with_gradient or tensors_without_base), tensor._base)
 
     is_base = base is not None and memory(base) == memory(tensor)
     if not is_base or any(mate.tensor.requires_grad > base.requires_grad for mate in mates):

@@ -48,8 +48,8 @@ def tidy(traced: fx.GraphModule, gm: fx.GraphModule, tracing: Tracing) -> fx.Gra
     name_as_captured(placeholders, gm)
     move_to_front(graph, placeholders)
 
-    written = {update.input for update in signature.updates}
-    unwritten = [node for n, node in enumerate(placeholders) if n not in written]
+    written_inputs = {update.input for update in signature.updates}
+    unwritten = [node for n, node in enumerate(placeholders) if n not in written_inputs]
     drop_what_recording_needed(graph, unwritten)
 
     if any(effects.draws(node.target) for node in tracing.in_backward):

@@ -86,11 +86,11 @@ def ablation_table(outcomes: Sequence[Outcome], bytes_of: Mapping[str, int]) -> 
     header = ("", "kernels", "bytes through memory", "against eager", "result")
     rows, plain = [], []
     for outcome in outcomes:
-        moved = bytes_of.get(outcome.name)
+        bytes_moved = bytes_of.get(outcome.name)
         program_cells = (
             outcome.name,
             kernels_in_words(outcome),
-            human_bytes(moved) if moved else "–",
+            human_bytes(bytes_moved) if bytes_moved else "–",
         )
         result = outcome.problem or ("as eager" if outcome.program else "")
         plain.append((*program_cells, result))

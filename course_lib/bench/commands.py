@@ -98,9 +98,9 @@ def parser() -> argparse.ArgumentParser:
     def command(
         function: Any, parents: list[argparse.ArgumentParser], iters: int | None = None
     ) -> argparse.ArgumentParser:
-        about = function.__doc__.splitlines()[0]
+        summary = function.__doc__.splitlines()[0]
         added = commands.add_parser(
-            function.__name__, parents=[everywhere, *parents], help=about, description=about
+            function.__name__, parents=[everywhere, *parents], help=summary, description=summary
         )
         added.set_defaults(run=function)
         if iters:
@@ -236,13 +236,13 @@ def kernels(args: argparse.Namespace) -> int:
         outcomes = run(args, Workload(name, function, inputs))
 
         arguments = inputs()
-        moved = sum(tensor.nbytes for tensor in (*arguments, function(*arguments)))
+        bytes_moved = sum(tensor.nbytes for tensor in (*arguments, function(*arguments)))
         say(out, f"\n{name}{tuple(tuple(tensor.shape) for tensor in arguments)}")
         say(out, report.table(outcomes))
-        say(out, f"GB/s if inputs and output moved once: {rates(outcomes, moved)}")
+        say(out, f"GB/s if inputs and output moved once: {rates(outcomes, bytes_moved)}")
         say(out, report.programs(outcomes))
 
-        results[name] = {"bytes": moved, "results": all_as_json(outcomes)}
+        results[name] = {"bytes": bytes_moved, "results": all_as_json(outcomes)}
         worst = max(worst, status(outcomes))
     save(args, about_machine, {"functions": results})
     return worst
@@ -374,14 +374,17 @@ def compile(args: argparse.Namespace) -> int:
     chosen = args.names or [name for name in models.FIRST_CALLS if name != first_call.SMALL]
 
     runs: dict[tuple[str, str], dict[str, first_call.FirstCall]] = {}
-    for workload, situation, who, one in first_call.situations(chosen, contenders, args):
-        runs.setdefault((workload, situation), {})[who] = one
-        say(out, f"{workload}, {situation}, {who}: {one.problem or f'{one.total:.2f} s'}")
+    for workload, situation, who, first_call_of in first_call.situations(chosen, contenders, args):
+        runs.setdefault((workload, situation), {})[who] = first_call_of
+        say(
+            out,
+            f"{workload}, {situation}, {who}: {first_call_of.problem or f'{first_call_of.total:.2f} s'}",
+        )
     print("\n" + first_call.table(runs), file=out)
 
     rows = []
     for (workload, situation), by_name in runs.items():
-        costs = {who: vars(one) for who, one in by_name.items()}
+        costs = {who: vars(first_call_of) for who, first_call_of in by_name.items()}
         rows.append({"workload": workload, "caches": situation, **costs})
     save(args, about_machine, {"runs": rows})
     return int(any(by_name["course_lib"].problem for by_name in runs.values()))

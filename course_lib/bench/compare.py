@@ -156,7 +156,7 @@ def compare(
         for contender in contenders:
             outcome = Outcome(contender.name, notes=[contender.note] if contender.note else [])
             outcomes.append(outcome)
-            before = reserved_memory(device)
+            memory_before = reserved_memory(device)
             try:
                 function = contender.compile(workload.function)
                 check = functools.partial(
@@ -165,7 +165,7 @@ def compare(
                 outcome.program = contender.watch(check)
                 if not outcome.problem:
                     steps[contender.name] = workload.step(function, inputs[0])
-                    outcome.notes += memory_note(device, steps[contender.name], before)
+                    outcome.notes += memory_note(device, steps[contender.name], memory_before)
             except Exception as error:  # whatever a compiler may raise: the others go on
                 outcome.problem = reason_of(error)
         samples = interleaved(steps, rounds, min_time, warmup, clock_for(device))
@@ -284,10 +284,10 @@ def ours(mode: str = "default", dynamic: bool | None = None, fullgraph: bool = F
     """`course_lib.compile`."""
     import course_lib
 
-    same = mode != "default" and course_lib.list_mode_options(mode) == course_lib.list_mode_options(
-        "default"
-    )
-    note = f"mode {mode} still does what default does" if same else ""
+    is_as_default = mode != "default" and course_lib.list_mode_options(
+        mode
+    ) == course_lib.list_mode_options("default")
+    note = f"mode {mode} still does what default does" if is_as_default else ""
     compile = functools.partial(course_lib.compile, mode=mode, dynamic=dynamic, fullgraph=fullgraph)
     return Contender("course_lib", compile, watch_ours, note)
 
@@ -332,10 +332,10 @@ def watch_theirs(run: Callable[[], None]) -> Program:
     from torch._inductor.graph import GraphLowering
 
     counters.clear()
-    written: list[str] = []
-    with patch.object(GraphLowering, "save_output_code", written.append):
+    sources: list[str] = []
+    with patch.object(GraphLowering, "save_output_code", sources.append):
         run()
-    code = "\n".join(written)
+    code = "\n".join(sources)
     return Program(
         counters["stats"]["unique_graphs"],
         sum(counters["graph_break"].values()),

@@ -68,9 +68,9 @@ def ladder(elements: int = 4, rounds: int = 60, min_time: float = 0.0003) -> dic
         lambda: add(x, y),
         lambda: add(w, y),
     )
-    named = {rung.code: call for rung, call in zip(RUNGS, calls, strict=True)}
+    call_by_code = {rung.code: call for rung, call in zip(RUNGS, calls, strict=True)}
     with torch.enable_grad():
-        return interleaved(named, rounds, min_time)
+        return interleaved(call_by_code, rounds, min_time)
 
 
 def copy_bandwidth(megabytes: int = 256, rounds: int = 7) -> float:
@@ -132,7 +132,7 @@ def call_stack(samples: Mapping[str, Samples]) -> Picture:
     return Picture(svg.render(alt), caption, alt, "\n".join(rows))
 
 
-def draw_rung(svg: Svg, number: int, rung: Rung, bar: float, took: str) -> None:
+def draw_rung(svg: Svg, number: int, rung: Rung, bar: float, time_text: str) -> None:
     """A layer: what happens there, a call that goes so far, and a bar of its time, `bar` px
     long."""
     y = 26 + STEP * number
@@ -143,7 +143,7 @@ def draw_rung(svg: Svg, number: int, rung: Rung, bar: float, took: str) -> None:
     svg.text(X_CODE, y + 24, rung.code, 12, mono=True)
 
     svg.box(X_BAR, y + 8, max(2.0, bar), STEP - 24, "eager", radius=3, strength=0.45)
-    svg.text(X_BAR + bar + 8, y + 24, took)
+    svg.text(X_BAR + bar + 8, y + 24, time_text)
     if 0 < number < WAY:
         svg.arrow([(LAYER - 6, y - 9), (LAYER - 6, y + 7)], line=1.4)
 
@@ -195,8 +195,10 @@ def trips_in_words(
     name: str, kernels: int, buffers: Sequence[str], nbytes: Mapping[str, int]
 ) -> str:
     """'eager: 3 kernels, 7 trips, 1.2 MB through memory'; a trip for each of `buffers`."""
-    moved = human_bytes(sum(nbytes[buffer] for buffer in buffers))
-    return f"{name}: {plural(kernels, 'kernel')}, {len(buffers)} trips, {moved} through memory"
+    bytes_moved = human_bytes(sum(nbytes[buffer] for buffer in buffers))
+    return (
+        f"{name}: {plural(kernels, 'kernel')}, {len(buffers)} trips, {bytes_moved} through memory"
+    )
 
 
 def draw_lane(

@@ -70,15 +70,15 @@ def measure(who: str, workload: str, args: argparse.Namespace, caches: Path) -> 
         json.dumps(options),
     ]
     try:
-        done = subprocess.run(
+        process = subprocess.run(
             command, env=environment, capture_output=True, text=True, timeout=TIMEOUT
         )
     except subprocess.TimeoutExpired:
         return FirstCall(problem=f"no result after {TIMEOUT} s")
-    if done.returncode:
-        error_lines = done.stderr.strip().splitlines() or [f"exit status {done.returncode}"]
+    if process.returncode:
+        error_lines = process.stderr.strip().splitlines() or [f"exit status {process.returncode}"]
         return FirstCall(problem=error_lines[-1][:200])
-    return FirstCall(**json.loads(done.stdout.splitlines()[-1]))
+    return FirstCall(**json.loads(process.stdout.splitlines()[-1]))
 
 
 def situations(
@@ -87,15 +87,15 @@ def situations(
     """(workload, situation, who, what it cost), as they are measured."""
     with tempfile.TemporaryDirectory(prefix="course_bench-") as folder:
         # Caches that others have filled: each compiler has compiled something small before.
-        used = {who: Path(folder, who) for who in names}
+        used_caches = {who: Path(folder, who) for who in names}
         for who in names:
-            measure(who, SMALL, args, used[who])
+            measure(who, SMALL, args, used_caches[who])
         for number, workload in enumerate(workloads):
             for situation in SITUATIONS:
                 for who in names:
                     # No space in the name: torch's include paths would end there.
                     own_folder = Path(folder, f"{who}-{number}")
-                    caches = own_folder if situation == SITUATIONS[0] else used[who]
+                    caches = own_folder if situation == SITUATIONS[0] else used_caches[who]
                     yield workload, situation, who, measure(who, workload, args, caches)
 
 
@@ -115,9 +115,9 @@ def table(runs: Runs) -> str:
         theirs = total_text(by_name.get("torch.compile"))
         times = (total_text(ours), imports, theirs, ratio_text(ratio(by_name)))
         rows.append((workload, situation, *times))
-        for who, one in by_name.items():
-            if one.problem:
-                problems.append(f"{workload}, {situation}: {who}: {one.problem}")
+        for who, first_call in by_name.items():
+            if first_call.problem:
+                problems.append(f"{workload}, {situation}: {who}: {first_call.problem}")
 
     return "\n".join([columns(rows), "", *means(runs), *problems])
 

@@ -87,8 +87,10 @@ def many(x):
 
 def rope(x, cos, sin):
     """Rotary positions: pairs of columns are turned by an angle that grows along the sequence."""
-    one, two = x.chunk(2, -1)
-    return torch.cat((one * cos - two * sin, two * cos + one * sin), -1)
+    first_half, second_half = x.chunk(2, -1)
+    return torch.cat(
+        (first_half * cos - second_half * sin, second_half * cos + first_half * sin), -1
+    )
 
 
 def swiglu(x):

@@ -126,6 +126,6 @@ def gained(seen: list[Reading]) -> tuple[float, float]:
 
 def table(seen: list[Reading]) -> str:
     rows = [("done", "resident MB", "Python objects")]
-    for one in seen:
-        rows.append((f"{one.done:,}", f"{one.megabytes:.0f}", f"{one.objects:,}"))
+    for reading in seen:
+        rows.append((f"{reading.done:,}", f"{reading.megabytes:.0f}", f"{reading.objects:,}"))
     return columns(rows)

@@ -64,9 +64,9 @@ def library_call(kernel: ExternKernel) -> Callable[[], Any]:
 def like(view: View) -> torch.Tensor:
     """A tensor of this layout: numbers from 0 to 1, integers 0 (which any index may be)."""
     count = extent(Buffer("", view.dtype, view.shape, view.stride))
-    about = {"dtype": view.dtype, "device": view.buffer.device}
+    dtype_and_device = {"dtype": view.dtype, "device": view.buffer.device}
     if view.dtype.is_floating_point:
-        memory = torch.linspace(0, 1, count, **about)
+        memory = torch.linspace(0, 1, count, **dtype_and_device)
     else:
-        memory = torch.zeros(count, **about)
+        memory = torch.zeros(count, **dtype_and_device)
     return memory.as_strided(view.shape, view.stride)

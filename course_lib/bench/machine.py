@@ -39,9 +39,9 @@ def describe() -> dict[str, Any]:
     }
 
 
-def summary(told: dict[str, Any]) -> str:
+def summary(about_machine: dict[str, Any]) -> str:
     """`describe` in a line or two."""
-    machine, versions = told["machine"], told["versions"]
+    machine, versions = about_machine["machine"], about_machine["versions"]
     where = f"{machine['cpu']}, {machine['cores']} cores ({machine['simd']})"
     if machine["gpu"]:
         where += f", {machine['gpu']}"

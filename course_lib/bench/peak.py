@@ -27,10 +27,10 @@ def measure(who: str, workload: str, device: str, dtype: torch.dtype) -> float:
     """Megabytes, or nan where it failed."""
     arguments = [who, workload, device, str(dtype).removeprefix("torch.")]
     command = [sys.executable, str(Path(__file__)), *arguments]
-    done = subprocess.run(command, capture_output=True, text=True)
-    if done.returncode != 0:
+    process = subprocess.run(command, capture_output=True, text=True)
+    if process.returncode != 0:
         return float("nan")
-    return float(json.loads(done.stdout.splitlines()[-1]))
+    return float(json.loads(process.stdout.splitlines()[-1]))
 
 
 def peak(step: Callable[[], object], device: str) -> float:
@@ -40,17 +40,17 @@ def peak(step: Callable[[], object], device: str) -> float:
     gc.collect()
 
     if device.startswith("cuda"):
-        before = torch.cuda.memory_allocated()
+        bytes_before = torch.cuda.memory_allocated()
         torch.cuda.reset_peak_memory_stats()
         step()
-        return (torch.cuda.max_memory_allocated() - before) / 2**20
+        return (torch.cuda.max_memory_allocated() - bytes_before) / 2**20
 
     ctypes.CDLL(None).malloc_trim(0)
-    before = resident("VmRSS")
+    bytes_before = resident("VmRSS")
     # Linux counts the peak (`VmHWM`) anew from here on.
     Path("/proc/self/clear_refs").write_text("5")
     step()
-    return resident("VmHWM") - before
+    return resident("VmHWM") - bytes_before
 
 
 def resident(field: str) -> float:

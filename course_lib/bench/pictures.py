@@ -261,8 +261,8 @@ def draw_kernel(svg: Svg, axis: Axis, kernel: Asked, top: float, stage: str) -> 
     svg.box(*device, stage, radius=3, strength=0.35, tip="a kernel runs")
 
 
-def draw_reading(svg: Svg, x: float, top: float, said: str, late: bool) -> None:
+def draw_reading(svg: Svg, x: float, top: float, label: str, late: bool) -> None:
     """The moment at which the clock is read; the words stand where there is room."""
     line = f"M{x:.1f} {top + 24} V{top + 86}"
     svg.path(line, stage="break", line=2.4, opacity=1, dashed=True)
-    svg.text(x, top + 102, said, SMALL, anchor="end" if late else "start")
+    svg.text(x, top + 102, label, SMALL, anchor="end" if late else "start")

@@ -146,12 +146,16 @@ def recorded(name: str) -> tuple[dict[str, Any], list[Outcome]]:
     return content, [from_json(each) for each in content.get("results", ())]
 
 
-def from_json(told: dict[str, Any]) -> Outcome:
+def from_json(record: dict[str, Any]) -> Outcome:
     """The outcome that `as_json` wrote."""
-    samples = Samples(tuple(told["samples"]), told["calls_per_sample"]) if told["samples"] else None
-    program = Program(**told["program"]) if told["program"] else None
-    numbers = (told["first_call"], told["max_abs_diff"], samples, program)
-    return Outcome(told["name"], *numbers, told["problem"] or "", told["wrong"], told["notes"])
+    samples = (
+        Samples(tuple(record["samples"]), record["calls_per_sample"]) if record["samples"] else None
+    )
+    program = Program(**record["program"]) if record["program"] else None
+    numbers = (record["first_call"], record["max_abs_diff"], samples, program)
+    return Outcome(
+        record["name"], *numbers, record["problem"] or "", record["wrong"], record["notes"]
+    )
 
 
 def write_json(where: str, record: dict[str, Any]) -> None:

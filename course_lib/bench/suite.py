@@ -96,8 +96,8 @@ def pointwise(rows: int, must: float, dtype: torch.dtype = torch.float32) -> Cas
 
     label = {64: "64k", 1024: "1M", 16384: "16M"}[rows]
     name = f"pointwise chain {label} {str(dtype).removeprefix('torch.')}"
-    moved = 3 * rows * 1024 * dtype.itemsize
-    return Case(name, models.scaled_gelu, inputs, {"torch.compile": must}, moved=moved)
+    bytes_moved = 3 * rows * 1024 * dtype.itemsize
+    return Case(name, models.scaled_gelu, inputs, {"torch.compile": must}, moved=bytes_moved)
 
 
 def norm_inputs(with_mean: bool) -> tuple[torch.Tensor, ...]:

@@ -205,7 +205,7 @@ class Attempt:
             graph,
             list(world.guards),
             head,
-            example_inputs=[one.real for one in world.builder.inputs],
+            example_inputs=[graph_input.real for graph_input in world.builder.inputs],
             operations=world.builder.operations,
             looks_up=any(type(warned.place) is int for warned in world.warned),
             problem=ending.problem if ending else None,
@@ -293,7 +293,7 @@ def recording_mode() -> Iterator[None]:
     needs_grad = torch.is_grad_enabled() and not torch.is_inference_mode_enabled()
     dual = torch._C._is_fwd_grad_enabled()
     dual_mode = global_state.forward_ad._set_fwd_grad_enabled
-    before = global_state.turned()
+    switches_before = global_state.turned()
     try:
         with torch.inference_mode(False), torch.set_grad_enabled(needs_grad), dual_mode(dual):
             yield
@@ -303,7 +303,7 @@ def recording_mode() -> Iterator[None]:
             torch._C._functorch.pop_dynamic_layer_stack()
         with contextlib.suppress(RuntimeError):  # no such level is open
             torch._C._exit_dual_level(level=0)
-        for switch, arguments in before:
+        for switch, arguments in switches_before:
             eval(f"{switch}({arguments})", {"torch": torch})
         # autocast may have kept casts of fake tensors
         torch.clear_autocast_cache()

@@ -280,8 +280,8 @@ class BreakBuilder(HeadBuilder, Stack):
 
     def call_function(self, function: str, args: list[str], kwargs: dict[str, str]) -> str:
         """The text of a call, done once."""
-        named = [f"{name}={text}" for name, text in kwargs.items()]
-        return self.do(f"{function}({', '.join([*args, *named])})")
+        keyword_texts = [f"{name}={text}" for name, text in kwargs.items()]
+        return self.do(f"{function}({', '.join([*args, *keyword_texts])})")
 
     def UNPACK_SEQUENCE(self, i: Instruction) -> None:
         names = [f"__r{next(self._count)}" for _ in range(i.arg)]

@@ -126,8 +126,8 @@ def special_methods(cls: type) -> dict[str, Any]:
     return {name: member for name, member in members.items() if is_method(member)}
 
 
-def is_method(found: Any) -> bool:
-    return found is None or callable(found) or hasattr(type(found), "__get__")
+def is_method(member: Any) -> bool:
+    return member is None or callable(member) or hasattr(type(member), "__get__")
 
 
 PARTS = ("fget", "fset", "fdel", "__func__", "func", "wrapped")
@@ -135,11 +135,11 @@ WRAPPING = (property, classmethod, staticmethod, functools.cached_property, lazy
 """What stands in a class body around functions, and where each of these keeps them."""
 
 
-def functions_of(found: Any) -> dict[str, FunctionType]:
+def functions_of(member: Any) -> dict[str, FunctionType]:
     """The functions that a class attribute is made of, and by which name it keeps each: of a
     property, `fget`."""
-    parts = PARTS if type(found) in WRAPPING else ()
-    members = {"": found, **{part: getattr(found, part, None) for part in parts}}
+    parts = PARTS if type(member) in WRAPPING else ()
+    members = {"": member, **{part: getattr(member, part, None) for part in parts}}
     return {part: function for part, function in members.items() if is_a(function, FunctionType)}
 
 

@@ -389,8 +389,8 @@ class GraphBuilder:
 
     def writes(self) -> dict[Any, Any]:
         """How often each tensor from outside was written to, as far as it counts that."""
-        written = {id(t): t._version for t in self.tensors_outside() if t._version}
-        return written | {"unseen": self.uncounted_writes}
+        writes_by_id = {id(t): t._version for t in self.tensors_outside() if t._version}
+        return writes_by_id | {"unseen": self.uncounted_writes}
 
     def may_have_written(self) -> bool:
         """Has an operation written to an input?"""

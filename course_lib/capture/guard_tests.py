@@ -448,8 +448,8 @@ def literal(value: Any) -> str:
 
 def short(value: Any) -> str:
     """A value in at most `LONGEST_SHOWN` characters: the middle of a longer text is left out."""
-    named = isinstance(value, (type, FunctionType, SameAs))
-    text = value.__name__ if named else repr(value)
+    has_name = isinstance(value, (type, FunctionType, SameAs))
+    text = value.__name__ if has_name else repr(value)
     if len(text) <= LONGEST_SHOWN:
         return text
     return f"{text[:38]}...{text[-39:]}"

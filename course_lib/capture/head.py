@@ -37,7 +37,7 @@ from course_lib.capture.classes import MISSING, is_a, member_of, own_dict
 from course_lib.capture.graph import STATE
 from course_lib.capture.guard_tests import AllApart, AnotherObject
 from course_lib.capture.known import Known
-from course_lib.capture.rebuild import METHOD_THAT_ADDS, Rebuilder, refuse_own_keys
+from course_lib.capture.rebuild import METHOD_TO_ADD_ITEMS, Rebuilder, refuse_own_keys
 from course_lib.capture.sources import ALL_OF, FUNCTION, HELPERS, REGISTRIES, Source, variables
 from course_lib.capture.stand_ins.iterators import Remaining
 from course_lib.capture.stand_ins.kinds import MAPPINGS
@@ -86,13 +86,13 @@ class Head:
     def function(self, graph: Callable[..., Any]) -> Callable[..., Any]:
         """The head as a function that calls `graph` on the graph's inputs."""
         names = {**HELPERS, **self.names, GRAPH: graph}
-        about = f"head of {self.name}"
+        title = f"head of {self.name}"
         if self.at is None:
-            return define("head", self.source, about, names)
+            return define("head", self.source, title, names)
 
         # What it calls sees the frame, file and line of the program above itself.
         names = vars(builtins) | names
-        head = define_within("head", self.source, about, names, self.at.globals)
+        head = define_within("head", self.source, title, names, self.at.globals)
         head.__code__ = in_the_program(head, self.name, self.at.code, self.at.line)
         return head
 
@@ -145,7 +145,7 @@ class HeadBuilder(Rebuilder):
         """The whole: fetch, run the graph, then the rest."""
         sources = [found for _, found in self.fetched if isinstance(found, Source)]
         runs = bool(self.world.builder.operations)
-        inputs = [one.source for one in self.world.builder.inputs] if runs else []
+        inputs = [graph_input.source for graph_input in self.world.builder.inputs] if runs else []
         once = FetchedOnce([*sources, *inputs], len(inputs) > MANY)
         lines = list(once.lines)
         for name, found in self.fetched:
@@ -234,7 +234,7 @@ class HeadBuilder(Rebuilder):
         """Does autograd keep tensors while the graph runs?
 
         It does if a gradient flows to an input."""
-        inputs = [one.stand_in for one in self.world.builder.inputs]
+        inputs = [graph_input.stand_in for graph_input in self.world.builder.inputs]
         return any(is_a(value, torch.Tensor) and value.requires_grad for value in inputs)
 
     # --- side effects
@@ -249,9 +249,9 @@ class HeadBuilder(Rebuilder):
             self.warning_effect(warned)
 
         for known in list(self.world.known.values()):
-            before = len(self.body)
+            length_before = len(self.body)
             self.effects_on(known)
-            if len(self.body) > before:
+            if len(self.body) > length_before:
                 self.assume_apart(known)
 
         for stored in self.world.stored.values():
@@ -311,7 +311,7 @@ class HeadBuilder(Rebuilder):
         `base` is the builtin class (list, set, dict, ...) whose methods are called. The container
         may be of a class that inherits from it, and a method of the user's must not run a second
         time."""
-        base = next(base for base in METHOD_THAT_ADDS if is_a(now, base))
+        base = next(base for base in METHOD_TO_ADD_ITEMS if is_a(now, base))
         items: Any
         if base in MAPPINGS:
             items = dict(base.items(now))
@@ -327,8 +327,8 @@ class HeadBuilder(Rebuilder):
             added, anew = items[len(before) :], is_another_list(before, items)
 
         if anew or added:
-            written = items if anew else added
-            self.put(self.fetch(known), base, type(now) is base, written, anew)
+            items_to_write = items if anew else added
+            self.put(self.fetch(known), base, type(now) is base, items_to_write, anew)
 
     def attribute_effect(self, known: Known, before: dict[str, Any]) -> None:
         """What an instance, or a cell, has by each name."""
@@ -381,7 +381,9 @@ class HeadBuilder(Rebuilder):
         # one question for all of them: an optimizer changes the state of each of its parameters
         together = [known, *others]
         self.apart |= {frozenset((id(a), id(b))) for a in together for b in together}
-        self.world.assume(known.source, "identity", AllApart([one.source for one in others]))
+        self.world.assume(
+            known.source, "identity", AllApart([other_object.source for other_object in others])
+        )
 
 
 def changes_of_dict(items: dict[Any, Any], before: dict[Any, Any]) -> tuple[dict[Any, Any], bool]:

@@ -108,7 +108,7 @@ class Machine(Stack):
         self.world.stack[-1] = self.location(instruction)
         builder, here = self.world.builder, self.world.user_location()
         builder.location, builder.module, builder.last_node = here, self.module, None
-        before = events.in_words(self.world, self.stack)
+        stack_before = events.in_words(self.world, self.stack)
         try:
             if (method := getattr(self, instruction.op, None)) is None:
                 raise Unsupported(f"the instruction {instruction.op} is not interpreted")
@@ -128,7 +128,7 @@ class Machine(Stack):
             check_own_failure(error)
             self.unwind(instruction, error)
         if events.listening():
-            self.tell(instruction, before)
+            self.tell(instruction, stack_before)
 
     def unwind(self, instruction: Instruction, error: BaseException) -> None:
         """Go on where the exception table says, or let the exception out."""
@@ -207,12 +207,12 @@ class Machine(Stack):
         hook gives it to the interpreter (`inliner`), so what the builtin calls is captured as
         well."""
         inliner = self.world.inliner
-        before = inliner.caller
+        caller_before = inliner.caller
         inliner.caller = self
         try:
             result = frames.call(inliner, function, *args, **kwargs)
         finally:
-            inliner.caller = before
+            inliner.caller = caller_before
 
         if type(result) is str:
             self.world.check_addresses(result)

@@ -174,13 +174,13 @@ def asks_for_gradient(builder: GraphBuilder, operation: Operation) -> str:
     middle.
     """
     args, inputs = operation.args, operation.kwargs.get("inputs")
-    asked = {
+    arguments_by_name = {
         "register_hook": args[:1],
         "retain_grad": args[:1],
         "grad": [args[1:2], inputs],
         "backward": [inputs],
     }
-    for tensor in tree_leaves(asked.get(operation.name)):
+    for tensor in tree_leaves(arguments_by_name.get(operation.name)):
         if builder.has_node(tensor) and builder.node_of(tensor).op != "placeholder":
             return f"{operation.name}() asks for the gradient of a tensor that the graph computes"
     return ""

@@ -38,7 +38,7 @@ from course_lib.written import as_tuple
 LONGEST_NAME = 40
 """Characters of an object's own name that a name in the head keeps."""
 
-METHOD_THAT_ADDS: dict[Any, str] = {
+METHOD_TO_ADD_ITEMS: dict[Any, str] = {
     list: "extend",
     collections.deque: "extend",
     set: "update",
@@ -104,7 +104,7 @@ class Rebuilder:
         # A container that holds itself has got its name on the way, and is filled now.
         if id(value) in self._written and type(value) in (list, dict):
             self.body.append(
-                f"{self._written[id(value)].text}.{METHOD_THAT_ADDS[type(value)]}({text})"
+                f"{self._written[id(value)].text}.{METHOD_TO_ADD_ITEMS[type(value)]}({text})"
             )
         self._written.setdefault(id(value), Written(value, text))
         return self._written[id(value)].text
@@ -112,8 +112,8 @@ class Rebuilder:
     def has_own_place(self, known: Known, value: Any) -> bool:
         """Is `value` better named directly than fetched: a class or a module, that no variable of
         the frame holds?"""
-        named = self.world.is_static(value) and not is_a(value, types.FunctionType)
-        return named and not known.source.is_variable
+        has_own_name = self.world.is_static(value) and not is_a(value, types.FunctionType)
+        return has_own_name and not known.source.is_variable
 
     def name_of_unfinished(self, value: Any) -> str:
         """A variable for a container that is met again while its items are written: it contains
@@ -218,7 +218,7 @@ class Rebuilder:
             method = "__setitem__"
             texts = [f"{self.rebuild(key)}, {self.rebuild(item)}" for key, item in items.items()]
         else:
-            method = METHOD_THAT_ADDS[base]
+            method = METHOD_TO_ADD_ITEMS[base]
             texts = [self.display(items)]
 
         calls = [("clear", "")] if anew else []
@@ -398,7 +398,7 @@ BY_TYPE: dict[type, Callable[[Any, Any], str]] = {}
 def base_of(cls: Any) -> Any:
     """The type written in C that instances of `cls` are built on."""
     for base in cls.__mro__:
-        if base is tuple or base in METHOD_THAT_ADDS:
+        if base is tuple or base in METHOD_TO_ADD_ITEMS:
             return base
     return object
 

@@ -65,8 +65,8 @@ def tidied(question: sympy.Basic, order: Sequence[sympy.Symbol]) -> sympy.Basic:
 
     question = sign(*map(with_halves, question.args), evaluate=False)
     terms = terms_of(sympy.expand(question.lhs - question.rhs))
-    written = [part for side in question.args for part in sympy.Add.make_args(side) if part != 0]
-    if len(terms) > len(written):
+    old_terms = [part for side in question.args for part in sympy.Add.make_args(side) if part != 0]
+    if len(terms) > len(old_terms):
         # a product that was taken apart: it was easier to read before
         return question
     number = terms.pop(sympy.S.One, 0)
@@ -174,8 +174,8 @@ def apart(sides: Sides, order: Sequence[sympy.Symbol]) -> Sides:
         return Sides(MIRRORED[sides.sign], taken, -sides.right)
 
     number = sides.right
-    moved = Sides(sides.sign, added + max(-number, 0), taken + max(number, 0))
-    return moved if first(added, order) <= first(taken, order) else moved.mirrored
+    moved_sides = Sides(sides.sign, added + max(-number, 0), taken + max(number, 0))
+    return moved_sides if first(added, order) <= first(taken, order) else moved_sides.mirrored
 
 
 def first(formula: sympy.Expr, order: Sequence[sympy.Symbol]) -> int:

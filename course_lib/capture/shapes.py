@@ -201,11 +201,11 @@ class Shapes:
         """Raise ConstraintViolationError for a question of the program that holds for a part of a promised range only.
 
         That two sizes are equal is no such question: both may have their whole range."""
-        asked = [self.found[symbol] for symbol in question.free_symbols & self.ranged.keys()]
+        origins = [self.found[symbol] for symbol in question.free_symbols & self.ranged.keys()]
         is_equal = isinstance(question, sympy.Eq) and all(side.is_Symbol for side in question.args)
         holds = holds_anyway(question, self._ranges() | self._promised_ranges())
-        if asked and at is not None and not is_equal and not holds:
-            raise narrowed_promise(asked[0].texts.shown, self.text(question, shown=True), at)
+        if origins and at is not None and not is_equal and not holds:
+            raise narrowed_promise(origins[0].texts.shown, self.text(question, shown=True), at)
 
     def _is_known(self, expr: sympy.Expr) -> bool:
         """Is this a formula of symbols whose place is known?"""
@@ -323,15 +323,15 @@ class Shapes:
 
         Raises ConstraintViolationError where the program makes a constant of a size that was marked as dynamic.
         """
-        asked = [
+        questions = [
             (guard.expr, at) for guard, at in itertools.zip_longest(self.env.guards, self.causes)
         ]
         line_of_test: dict[Test, Location | None] = {}
         for symbol, origin in self.found.items():
-            at = next((at for expr, at in asked if symbol in expr.free_symbols), None)
+            at = next((at for expr, at in questions if symbol in expr.free_symbols), None)
             line_of_test |= self._tests_of(symbol, origin, at)
         ranges = self._ranges()
-        for expr, at in asked:
+        for expr, at in questions:
             if not self._is_known(expr):
                 continue
             question = without_limits(expr, ranges)
@@ -360,8 +360,8 @@ class Shapes:
             # `repr` tells 0.0 from -0.0. What holds for numbers need not hold for NaN.
             if symbol in self.finite and not size.is_number:
                 return {}
-            same = f"repr({{}}) == {repr(float(size))!r}" if size.is_number else "is_finite({})"
-            return {self._test(symbol, same): at}
+            template = f"repr({{}}) == {repr(float(size))!r}" if size.is_number else "is_finite({})"
+            return {self._test(symbol, template): at}
 
         line_of_test: dict[Test, Location | None] = {}
         if origin.function not in (None, SIZE):

@@ -30,20 +30,20 @@ def unused_checks(builder: GraphBuilder, outputs: list[Any]) -> list[torch.Tenso
     if not failing:
         return []
 
-    written = [node for node in builder.graph.nodes if is_in_place(node)]
-    live = live_nodes(builder, outputs, written)
+    in_place_nodes = [node for node in builder.graph.nodes if is_in_place(node)]
+    live = live_nodes(builder, outputs, in_place_nodes)
     values = []
     for node in failing:
         if node not in live:
             # an operation in place may give None; its result is what it wrote to
-            result = node.args[0] if node in written else node
+            result = node.args[0] if node in in_place_nodes else node
             values.append(result.meta.get("val"))
     return [leaf for leaf in tensors_in(values) if builder.has_node(leaf)]
 
 
 def live_nodes(builder: GraphBuilder, outputs: list[Any], written: list[fx.Node]) -> set[fx.Node]:
     """The nodes that an output depends on, or a write to memory that outlives the graph."""
-    outliving_memory = storages([outputs, [one.stand_in for one in builder.inputs]])
+    outliving_memory = storages([outputs, [graph_input.stand_in for graph_input in builder.inputs]])
     waiting = [builder.node_of(output) for output in outputs]
     waiting += [
         node for node in written if outliving_memory.keys() & storages(node.args[0].meta["val"])

@@ -296,7 +296,7 @@ class CppKernel(CppLoops):
         take in."""
         self.take_from_rows(phase, steps)
         computed = [step for step in steps if phase.columns[step] == "compute"]
-        needed = {used for step in computed for used in steps_used(self.trees[step])}
+        needed = {used_step for step in computed for used_step in steps_used(self.trees[step])}
         self.count_uses(self.trees[step] for step in computed)
 
         for step, source in phase.columns.items():
@@ -461,8 +461,8 @@ class CppKernel(CppLoops):
         if step in arrays:
             places.append(arrays[step])
 
-        named = step in self.used and not self.plan.has_lanes
-        self.print_step(step, places, named)
+        needs_name = step in self.used and not self.plan.has_lanes
+        self.print_step(step, places, needs_name)
 
     # --- places
 

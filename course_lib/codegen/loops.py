@@ -119,14 +119,14 @@ def ranks_of(trees: Mapping[Step, Expr]) -> dict[Step, int]:
     ranks: dict[Step, int] = {}
     for step, tree in trees.items():
         if step.level == "row":
-            ranks[step] = max((ranks[used] for used in steps_used(tree)), default=0)
+            ranks[step] = max((ranks[used_step] for used_step in steps_used(tree)), default=0)
             continue
 
         # In a pass after those that complete what it needs
         ranks[step] = 1
-        for used in steps_used(tree):
-            ends_its_phase = used.is_reduction or used.level == "row"
-            ranks[step] = max(ranks[step], ranks[used] + ends_its_phase)
+        for used_step in steps_used(tree):
+            ends_its_phase = used_step.is_reduction or used_step.level == "row"
+            ranks[step] = max(ranks[step], ranks[used_step] + ends_its_phase)
     return ranks
 
 
@@ -153,9 +153,9 @@ def sources_of(
             continue
 
         source_of_step[step] = "compute"
-        for used in steps_used(trees[step]):
-            if not used.is_reduction and used.level != "row":
-                left.append(used)
+        for used_step in steps_used(trees[step]):
+            if not used_step.is_reduction and used_step.level != "row":
+                left.append(used_step)
     return source_of_step
 
 
@@ -193,8 +193,10 @@ def short_names(kernel: FusedKernel) -> FusedKernel:
         index, rindex = renamed(step.index), renamed(step.rindex)
         steps.append(replace(step, index=index, rindex=rindex))
 
-    named = [loop._replace(symbol=new.get(loop.symbol, loop.symbol)) for loop in kernel.loops]
-    return replace(kernel, loops=tuple(named), steps=tuple(steps))
+    renamed_loops = [
+        loop._replace(symbol=new.get(loop.symbol, loop.symbol)) for loop in kernel.loops
+    ]
+    return replace(kernel, loops=tuple(renamed_loops), steps=tuple(steps))
 
 
 def reduction(step: Step) -> Reduction:

@@ -276,7 +276,7 @@ class Planner:
         return Staging(places | staged_loads, apart=bool(passed_on))
 
     def passed_on_apart(
-        self, phase: Phase, steps: list[Step], found: Mapping[Staged, Load]
+        self, phase: Phase, steps: list[Step], staged_loads: Mapping[Staged, Load]
     ) -> list[Step]:
         """Values for other steps, if each step is to have a loop of its own; else none.
 
@@ -288,8 +288,8 @@ class Planner:
         stored = [step for step in inner if step in phase.stored]
 
         rounds = any(step.buffer.dtype == torch.float16 for step in passed_on)
-        all_staged = all(step in found for step in stored)
-        if found and rounds and all_staged and not self.overtakes(list(phase.columns)):
+        all_staged = all(step in staged_loads for step in stored)
+        if staged_loads and rounds and all_staged and not self.overtakes(list(phase.columns)):
             return passed_on
         return []
 
@@ -335,13 +335,13 @@ class Planner:
             return []
 
         # A dictionary for its order
-        found: dict[Load, None] = {}
+        loads_to_fetch: dict[Load, None] = {}
         for step in passes[0].columns:
             for buffer, index in loads(self.trees[step]):
                 moves_down = rows[-1].symbol in index.free_symbols
                 if moves_down and self.walks_along(index, columns[0]):
-                    found[Load(buffer, index)] = None
-        return list(found)
+                    loads_to_fetch[Load(buffer, index)] = None
+        return list(loads_to_fetch)
 
 
 def loads_of_halves(nodes: Iterable[Expr]) -> list[Load]:

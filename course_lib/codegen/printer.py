@@ -115,7 +115,7 @@ class Printer:
         trees = self.trees.values()
 
         # Steps that others need, sums over rows, and indices that must be in range
-        self.used = {used for tree in trees for used in steps_used(tree)}
+        self.used = {used_step for tree in trees for used_step in steps_used(tree)}
         self.across = [step for step in self.trees if step.level == "across"]
         self.checks = [node for tree in trees for node in tree.walk() if node.op == "indirect"]
 
@@ -179,9 +179,9 @@ class Printer:
     @contextmanager
     def on_behalf_of(self, step: Step):
         """Lines inside come from `step`."""
-        before, self.step = self.step, step
+        step_before, self.step = self.step, step
         yield
-        self.step = before
+        self.step = step_before
 
     def store(self, text: str) -> None:
         """A line that writes to memory.

@@ -224,10 +224,10 @@ class TritonOps(Printer):
 
         # What is loaded only where the condition holds is of no use elsewhere.
         with self.names():
-            before = self.conditions
-            self.conditions = (*before, condition)
+            conditions_before = self.conditions
+            self.conditions = (*conditions_before, condition)
             body = self.text(expr.args[1])
-            self.conditions = before
+            self.conditions = conditions_before
         return f"tl.where({condition}, {body}, {self.number(expr.detail, expr.dtype)})", ATOM
 
     def print_truediv(self, expr: Expr) -> tuple[str, int]:

@@ -95,8 +95,10 @@ class TritonPlanner:
         self.walked = self.loops_to_walk()
 
         # Along k a product counts by itself.
-        counted = kernel.rows if self.product else kernel.loops
-        self.needs_64_bits = is_any_large([iterations(counted), *map(extent, buffers.values())])
+        counted_loops = kernel.rows if self.product else kernel.loops
+        self.needs_64_bits = is_any_large(
+            [iterations(counted_loops), *map(extent, buffers.values())]
+        )
 
     def loops_to_walk(self) -> tuple[Loop, ...]:
         """The rows over which sums are gathered on the way: each program walks along its chunk of
@@ -178,14 +180,14 @@ class TritonPlanner:
 
         `persistent`: rows are held in registers, so a pass walks along nothing."""
         plans: list[TritonPass] = []
-        done: set[Step] = set()
+        steps_done: set[Step] = set()
         for number, phase in enumerate(self.phases):
             softmax = None if persistent else self.softmax_from(number)
             if softmax:
-                done.update(softmax)
+                steps_done.update(softmax)
 
             # The second pass of a softmax has gathered its sum in the first.
-            is_done = bool(phase.reductions) and done.issuperset(phase.reductions)
+            is_done = bool(phase.reductions) and steps_done.issuperset(phase.reductions)
             names_columns = persistent and number == 1 and not self.walked
             walks = bool(phase.columns) and not is_done
             plans.append(TritonPass(phase, walks, names_columns, softmax))

@@ -89,7 +89,7 @@ def shifted_handlers(code: CodeType, units: int) -> bytes:
 
 def six_bits(value: int) -> bytes:
     """A number in bytes of six bits."""
-    before = [
+    bytes_before_last = [
         value >> shift & LOW_BITS | MORE_FOLLOW for shift in (24, 18, 12, 6) if value >> shift
     ]
-    return bytes([*before, value & LOW_BITS])
+    return bytes([*bytes_before_last, value & LOW_BITS])

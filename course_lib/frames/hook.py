@@ -254,7 +254,7 @@ def missing(*args: Any, **kwargs: Any) -> Any:
     raise RuntimeError(native.why_nothing_is_captured())
 
 
-def unknown(*args: Any) -> Any:
+def answer_nothing(*args: Any) -> Any:
     """What stands for questions about frames where nothing is captured."""
 
 
@@ -273,12 +273,14 @@ call_hidden: Callable[..., Any] = getattr(_framehook, "call_hidden", missing)
 hidden."""
 call_revealed: Callable[..., Any] = getattr(_framehook, "call_revealed", missing)
 """`call_revealed(function, *args, **kwargs)`: with no frame of this thread hidden."""
-tell: Callable[[Callable[[BaseException], object]], None] = getattr(_framehook, "tell", unknown)
+tell: Callable[[Callable[[BaseException], object]], None] = getattr(
+    _framehook, "tell", answer_nothing
+)
 """`tell(function)`: `function(error)` is told of each error that leaves a head, and may change its
 traceback."""
-mark: Callable[[CodeType, int], None] = getattr(_framehook, "mark", unknown)
+mark: Callable[[CodeType, int], None] = getattr(_framehook, "mark", answer_nothing)
 """`mark(code, sort)`: frames of this code may be hidden. `sort` is `WRAPPER` or `HEAD`."""
-marked: Callable[[CodeType], int] = getattr(_framehook, "marked", unknown)
+marked: Callable[[CodeType], int] = getattr(_framehook, "marked", answer_nothing)
 """`marked(code)`: the sort that it was marked as, or 0."""
 WRAPPER: int = getattr(_framehook, "WRAPPER", 1)
 HEAD: int = getattr(_framehook, "HEAD", 2)

@@ -135,7 +135,8 @@ class Found(NamedTuple):
 
 
 class Placed(NamedTuple):
-    """A canonical op, before jumps are led to what is kept."""
+    """A canonical op at the offset of its instruction. Where it jumps, `arg` is still an offset of the
+    bytecode, perhaps of an instruction that was dropped."""
 
     op: str
     arg: Any
@@ -168,7 +169,7 @@ def _from_their_start(code: CodeType) -> Iterator[Found]:
 
 def _meaningful(code: CodeType) -> Iterator[Found]:
     """The instructions that mean something to an interpreter."""
-    before = ""
+    opname_before = ""
     has_resumed = False
     for i, offset in _from_their_start(code):
         # Before RESUME, MAKE_CELL sets up the frame. Capture meets a frame that is set up already.
@@ -178,18 +179,18 @@ def _meaningful(code: CodeType) -> Iterator[Found]:
         # From 3.13 on the iterator is popped behind END_FOR. Here FOR_ITER does it, when the loop
         # ends. (On 3.12 a POP_TOP at this # place belongs to a `break`, and stays.)
         pops = i.opname in ("POP_TOP", "POP_ITER")
-        ends_loop = FROM_3_13 and pops and before == "END_FOR"
-        before = i.opname
+        ends_loop = FROM_3_13 and pops and opname_before == "END_FOR"
+        opname_before = i.opname
 
         if i.opname not in DROPPED and not in_prologue and not ends_loop:
             yield Found(i, offset)
 
 
-def _with_names(found: Iterator[Found], code: CodeType) -> Iterator[Found]:
+def _with_names(instructions: Iterator[Found], code: CodeType) -> Iterator[Found]:
     """Up to 3.12, KW_NAMES tells the CALL behind it the names of its last arguments: that one
     becomes a CALL_KW."""
     has_names = False
-    for i, offset in found:
+    for i, offset in instructions:
         if i.opname == "KW_NAMES":  # `dis` leaves it to the reader to look the names up
             i, has_names = i._replace(argval=code.co_consts[i.arg or 0]), True
         elif i.opname == "CALL" and has_names:
@@ -197,15 +198,15 @@ def _with_names(found: Iterator[Found], code: CodeType) -> Iterator[Found]:
         yield Found(i, offset)
 
 
-def _merged(found: list[Found]) -> Iterator[Found]:
+def _merged(instructions: list[Found]) -> Iterator[Found]:
     """Each of `SEQUENCES` as the one instruction that it stands for, where it begins."""
     sequences = SEQUENCES if FROM_3_14 else {}
     at = 0
-    while at < len(found):
-        instruction, offset = found[at]
+    while at < len(instructions):
+        instruction, offset = instructions[at]
         length = 1
         for sequence, op in sequences.items():
-            here = tuple((i.opname, i.arg) for i, _ in found[at : at + len(sequence)])
+            here = tuple((i.opname, i.arg) for i, _ in instructions[at : at + len(sequence)])
             if here == sequence:
                 instruction, length = instruction._replace(opname=op), len(sequence)
 
@@ -213,9 +214,9 @@ def _merged(found: list[Found]) -> Iterator[Found]:
         at += length
 
 
-def _split(found: Found) -> list[Placed]:
+def _split(offset_and_instruction: Found) -> list[Placed]:
     """The canonical parts of one of CPython's instructions, all at its offset."""
-    instruction, offset = found
+    instruction, offset = offset_and_instruction
     positions = instruction.positions
     if (spelling := PARTS_OF.get(instruction.opname)) is None:
         return [Placed(instruction.opname, instruction.argval, offset, positions)]

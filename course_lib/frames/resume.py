@@ -97,8 +97,8 @@ def resume_at(
     `unbound`: the local variables without a value."""
     # A resume function that breaks is resumed in the original code: there two ways that meet again
     # need one resume function, and # not one each. The place is earlier by the prologue's length.
-    if before := resumed(code):
-        code, offset = before.original, offset - before.shift
+    if resume_before := resumed(code):
+        code, offset = resume_before.original, offset - resume_before.shift
 
     key = number(code), offset, stack, unbound
     if key not in _made:

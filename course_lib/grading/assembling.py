@@ -119,12 +119,14 @@ def give_own_ids(cells: list[Cell]) -> None:
     """The learner's own cells get ids that depend on the notebook alone."""
     used_ids = {cell.get("id") for cell in cells if marking(cell)["role"] in COURSE}
     for cell in cells:
-        about = marking(cell)
+        cell_marking = marking(cell)
         # an answer has its id from the course; its second part has it, too
-        if about["role"] == "own" or (about["role"] == "answer" and cell.id in used_ids):
-            name, n = f"own-{about['number']}", 1
+        if cell_marking["role"] == "own" or (
+            cell_marking["role"] == "answer" and cell.id in used_ids
+        ):
+            name, n = f"own-{cell_marking['number']}", 1
             while name in used_ids:
-                name, n = f"own-{about['number']}-{n}", n + 1
+                name, n = f"own-{cell_marking['number']}-{n}", n + 1
             cell.id = name
 
         used_ids.add(cell.get("id"))
@@ -155,14 +157,14 @@ def matched(learners: Notebook, reference: Notebook) -> list[Found]:
     return matched_cells
 
 
-def match_by_definition(found: list[Found], answer: Cell) -> None:
+def match_by_definition(matched_cells: list[Found], answer: Cell) -> None:
     """Find the learner's cells for an answer by what they define.
 
     Such a cell stands for no cell of the course so far, and defines one of the names that the
     answer is to define."""
-    asked = bound(stubbed(answer.source)).defined
-    for item in found:
-        if item.key is None and item.code and asked & bound(item.cell.source).defined:
+    defined_by_stub = bound(stubbed(answer.source)).defined
+    for item in matched_cells:
+        if item.key is None and item.code and defined_by_stub & bound(item.cell.source).defined:
             item.key = key_of(answer)
 
 
@@ -204,7 +206,7 @@ def _without(source: str, begin: str, end: str) -> str:
 # ---- the learner's own cells ---------------------------------------------------------------------
 
 
-def placed(found: list[Found], reference: Notebook) -> dict[str, list[Cell]]:
+def placed(matched_cells: list[Found], reference: Notebook) -> dict[str, list[Cell]]:
     """The learner's own code cells by the key of the reference's cell that they come after ("":
     first of all).
 
@@ -214,18 +216,22 @@ def placed(found: list[Found], reference: Notebook) -> dict[str, list[Cell]]:
     order = {key_of(cell): place for place, cell in enumerate(reference.cells)}
     keys = ["", *(key_of(cell) for cell in reference.cells)]
     own_cells: dict[str, list[Cell]] = {}
-    before = ""
-    for n, item in enumerate(found):
+    key_before = ""
+    for n, item in enumerate(matched_cells):
         if item.key is not None:
-            before = item.key
+            key_before = item.key
             # code that stands in what was a cell of prose
             if not item.code or not is_prose(reference.cells[order[item.key]]):
                 continue
         if not item.code or not item.cell.source.strip():
             continue
-        behind = next((other.key for other in found[n + 1 :] if other.key), None)
-        home = before
-        if behind is not None and order.get(before, -1) >= order[behind] and before != behind:
+        behind = next((other.key for other in matched_cells[n + 1 :] if other.key), None)
+        home = key_before
+        if (
+            behind is not None
+            and order.get(key_before, -1) >= order[behind]
+            and key_before != behind
+        ):
             home = keys[order[behind]]
         own_cells.setdefault(home, []).append(own_cell(item.cell.source, item.number))
     return own_cells
@@ -235,12 +241,12 @@ def is_prose(cell: Cell) -> bool:
     return bool(cell.cell_type != "code") and not grading_metadata(cell)
 
 
-def additions(mine: list[Found], cell: Cell) -> list[Cell]:
+def additions(learners_cells: list[Found], cell: Cell) -> list[Cell]:
     """What the learner added to a cell of the course, as cells of the learner's own."""
     if cell.cell_type != "code" or is_solution(cell):
         return []
     added_cells: list[Cell] = []
-    for item in mine:
+    for item in learners_cells:
         for source in added_code(item.cell.source, cell):
             added_cells.append(own_cell(source, item.number, in_given=key_of(cell)))
     return added_cells
@@ -281,18 +287,22 @@ def binds_only_new(statement: str, taken: set[str]) -> bool:
 # ---- answers -------------------------------------------------------------------------------------
 
 
-def answer_cells(mine: list[Found], cell: Cell) -> list[Cell]:
+def answer_cells(learners_cells: list[Found], cell: Cell) -> list[Cell]:
     """The cells of one answer: as many as the learner made of it, or one that says that it is not
     there."""
-    about = {"part_of": key_of(cell), "stub": stubbed(cell.source), "missing": not mine}
-    if not mine:
-        new = with_role(cell, "answer", **about)
+    marking_of_answer = {
+        "part_of": key_of(cell),
+        "stub": stubbed(cell.source),
+        "missing": not learners_cells,
+    }
+    if not learners_cells:
+        new = with_role(cell, "answer", **marking_of_answer)
         new.source = NO_ANSWER
         return [new]
 
     cells: list[Cell] = []
-    for number, source in parts([(item.number, item.cell.source) for item in mine]):
-        new = with_role(cell, "answer", **(about | {"number": number}))
+    for number, source in parts([(item.number, item.cell.source) for item in learners_cells]):
+        new = with_role(cell, "answer", **(marking_of_answer | {"number": number}))
         new.source = source
         cells.append(new)
     return cells
@@ -306,12 +316,14 @@ def parts(sources: list[tuple[int, str]]) -> list[tuple[int, str]]:
     again.
     """
     pieces = [(number, source) for number, source in sources if source.strip()]
-    written = [source for _, source in pieces if not _STUB_LINE.search(source)]
-    done = {name for source in written for name in bound(source).names}
+    written_sources = [source for _, source in pieces if not _STUB_LINE.search(source)]
+    names_bound = {name for source in written_sources for name in bound(source).names}
     pieces = [
         (number, source)
         for number, source in pieces
-        if not _STUB_LINE.search(source) or not done or not bound(source).defined <= done
+        if not _STUB_LINE.search(source)
+        or not names_bound
+        or not bound(source).defined <= names_bound
     ]
     if not pieces:
         return sources[:1]

@@ -161,15 +161,15 @@ def trial(name: str, folder: str) -> None:
         if answer in answers.failed:
             raise RuntimeError(f"the cell of the answer raises {answers.failed[answer]}")
 
-    one = Assembly((Verdict(part, "yours"),), {part.name: answers}, strict=True)
+    assembly = Assembly((Verdict(part, "yours"),), {part.name: answers}, strict=True)
     recorded_events: list[events.Event] = []
     with events.listener(recorded_events.append):
-        compile_and_compare(part, one)
+        compile_and_compare(part, assembly)
 
     for event in recorded_events:
         if isinstance(event, events.FellBack):
             raise why_it_fell_back(event.why)
-    if part.stage not in ASKED and not one.uses.get(name):
+    if part.stage not in ASKED and not assembly.uses.get(name):
         raise RuntimeError("the compiler never came to use it")
 
 

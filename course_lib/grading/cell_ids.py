@@ -57,8 +57,8 @@ def keep_ids(cells: list[Any]) -> None:
     unnamed = []
     for cell in cells:
         cell_id = cell.get("id")
-        counted = isinstance(cell_id, str) and _COUNTED.fullmatch(cell_id) is not None
-        if (counted or is_name(cell_id)) and cell_id not in used_ids:
+        is_counting_id = isinstance(cell_id, str) and _COUNTED.fullmatch(cell_id) is not None
+        if (is_counting_id or is_name(cell_id)) and cell_id not in used_ids:
             used_ids.add(cell_id)
         else:
             unnamed.append(cell)
@@ -84,9 +84,9 @@ def renamed(cells: list[Any]) -> dict[str, str]:
     names = _names_by_place(cells)
     name_of_id: dict[str, str] = {}
     for cell in cells:
-        counted = _COUNTED.fullmatch(str(cell.get("id", "")))
-        if counted and int(counted[1]) < len(names):
-            name_of_id[cell["id"]] = names[int(counted[1])]
+        match = _COUNTED.fullmatch(str(cell.get("id", "")))
+        if match and int(match[1]) < len(names):
+            name_of_id[cell["id"]] = names[int(match[1])]
     return name_of_id
 
 
@@ -169,8 +169,8 @@ def _slug(words: str) -> str:
 
 def _grade_id(cell: Any) -> str | None:
     """The cell's grade id, where that can be an id."""
-    about = cell["metadata"].get("nbgrader")
-    name = about.get("grade_id") if isinstance(about, dict) else None
+    nbgrader_metadata = cell["metadata"].get("nbgrader")
+    name = nbgrader_metadata.get("grade_id") if isinstance(nbgrader_metadata, dict) else None
     if isinstance(name, str) and _ALLOWED.fullmatch(name):
         return name
     return None

@@ -68,13 +68,13 @@ def call_behind(statement: ast.stmt, scope: Scope, values: dict[str, Any]) -> as
     """The call of a cell's function that the statement makes, else the last one above it that has
     to do with its names."""
     places = [statement, *statements_above(statement, scope)]
-    used = {name.id for name in names_in(statement)}
+    names_used = {name.id for name in names_in(statement)}
 
     for place in places:
         # of a whole loop or function, its own lines are looked at one by one
         if isinstance(getattr(place, "body", None), list):
             continue
-        is_about_it = place is statement or used & plain_names(place, values)
+        is_about_it = place is statement or names_used & plain_names(place, values)
         calls = [as_asked(node) for node in ast.walk(place) if isinstance(node, ast.Call)]
         for call in sorted(calls, key=lambda call: (call.lineno, call.col_offset)):
             if is_about_it and is_from_a_cell(call.func, values):
@@ -131,10 +131,10 @@ def inputs_of(call: ast.Call, values: dict[str, Any]) -> list[tuple[str, Any]]:
     """The names that the call's arguments use, and their values; one that has no words of its own
     is left out."""
     arguments = [*call.args, *(keyword.value for keyword in call.keywords)]
-    used = [name.id for argument in arguments for name in names_in(argument)]
+    names_used = [name.id for argument in arguments for name in names_in(argument)]
 
     inputs: list[tuple[str, Any]] = []
-    for name in dict.fromkeys(used):
+    for name in dict.fromkeys(names_used):
         value = values.get(name)
         if name in values and is_plain(value) and has_words(value):
             inputs.append((name, value))

@@ -173,9 +173,9 @@ def check_keeps(function: Callable[..., Any], *inputs: Any, why: str = "") -> An
     Whoever calls the function goes on with the inputs. Tensors, arrays, lists, tuples, sets and
     dicts are compared by what is in them, to any depth; another object counts as itself.
     """
-    before = _copied(inputs)
+    copies = _copied(inputs)
     result = function(*inputs)
-    for number, (now, then) in enumerate(zip(inputs, before, strict=True), 1):
+    for number, (now, then) in enumerate(zip(inputs, copies, strict=True), 1):
         if not _is_kept(now, then):
             name = getattr(function, "__name__", "the answer")
             raise CheckFailed(
@@ -194,9 +194,9 @@ def _copied(value: Any) -> Any:
     if isinstance(value, np.ndarray):
         return value.copy()
     if isinstance(value, dict):
-        return {key: _copied(one) for key, one in value.items()}
+        return {key: _copied(part) for key, part in value.items()}
     if isinstance(value, (list, tuple)):
-        parts = [_copied(one) for one in value]
+        parts = [_copied(part) for part in value]
         return tuple(parts) if isinstance(value, tuple) else parts
     if isinstance(value, (set, frozenset)):
         return set(value)
@@ -205,9 +205,9 @@ def _copied(value: Any) -> Any:
 
 def _is_kept(now: Any, then: Any) -> bool:
     """Whether an input says what its copy from before the call says."""
-    for kinds, same in _KEPT:
+    for kinds, is_same in _KEPT:
         if isinstance(then, kinds):
-            return isinstance(now, kinds) and same(now, then)
+            return isinstance(now, kinds) and is_same(now, then)
     return now is then or (type(then) in _PLAIN and _same(now, then))
 
 

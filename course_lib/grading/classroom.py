@@ -47,7 +47,7 @@ from .warm import NURSERY
 
 
 def mark_one(
-    item: Submission, reference: str, limits: Limits, walled: bool, hidden: tuple[str, ...] = ()
+    item: Submission, reference: str, limits: Limits, in_sandbox: bool, hidden: tuple[str, ...] = ()
 ) -> dict[str, Any]:
     """Mark one submission here and now.
 
@@ -61,9 +61,9 @@ def mark_one(
             report = nothing(solution, item.lesson, item.trouble)
         else:
             learners = notebook_from(item.text.encode(), item.lesson)
-            with pen() if walled else nullcontext() as group:
+            with pen() if in_sandbox else nullcontext() as group:
                 sandbox = None
-                if walled:
+                if in_sandbox:
                     sandbox = Sandbox(place, tuple(map(Path, hidden)), group)
                 report = mark_submission(learners, solution, item.lesson, limits, sandbox)
     finally:
@@ -132,7 +132,7 @@ class Job:
     root: Path
     jobs: int = 2
     limits: Limits = Limits()
-    walled: bool = True
+    in_sandbox: bool = True
     # The address of a Dask scheduler, "local" for one made here, None for threads
     scheduler: str | None = None
     # what is marked again although it has not changed: "", "limits" (what a limit ended), "all"
@@ -237,7 +237,9 @@ def _mark_all(
 ) -> set[str]:
     """Mark these, adding to `known` and to the journal at once; the keys of those that could not be
     marked come back."""
-    work = [(item, references[item.lesson], job.limits, job.walled, job.hidden) for item in todo]
+    work = [
+        (item, references[item.lesson], job.limits, job.in_sandbox, job.hidden) for item in todo
+    ]
     failed = set()
     NURSERY.expect(len(todo) - 1)
     with executor(job) as run, (job.output / "marks.jsonl").open("a", encoding="utf-8") as book:

@@ -144,8 +144,8 @@ def collect(
     if (download / "submitted").is_dir():
         top = download / "submitted"
     entries = [entry for entry in files_of(top, leave_out) if entry.parts]
-    counted = [e.parts for e in entries if not (isinstance(e, Left) and e.harmless)]
-    whose = Whose(counted, Names.of(course))
+    paths_that_count = [e.parts for e in entries if not (isinstance(e, Left) and e.harmless)]
+    whose = Whose(paths_that_count, Names.of(course))
     around = whose.names.lesson_in(top.name)  # where the whole download is one lesson's
 
     collected = Collected(download)
@@ -185,13 +185,13 @@ def _by_file(row: Row) -> str:
     return row.file
 
 
-def nothing_there(found: Collected) -> str:
+def nothing_there(collected: Collected) -> str:
     """One sentence for a folder of another layout: what was expected, and what is there."""
-    first_rows = [str(row) for row in found.rows if not row.harmless][:5] or ["no files"]
-    rest = len([row for row in found.rows if not row.harmless]) - 5
+    first_rows = [str(row) for row in collected.rows if not row.harmless][:5] or ["no files"]
+    rest = len([row for row in collected.rows if not row.harmless]) - 5
     more = f"; and {rest} more" if rest > 0 else ""
     return (
-        f"{found.download} holds no submission. Expected: STUDENT/NN_name/NN_name.ipynb, or a download of Canvas, Moodle, "
+        f"{collected.download} holds no submission. Expected: STUDENT/NN_name/NN_name.ipynb, or a download of Canvas, Moodle, "
         f"Blackboard or Brightspace, as a folder or a zip. Found: {'; '.join(first_rows)}{more}"
     )
 
@@ -398,31 +398,33 @@ def _relabelled(row: Row, labels: dict[LessonOfStudent, str]) -> Row:
     return row
 
 
-def _choose(found: Collected, student: str, several: list[Candidate]) -> None:
+def _choose(collected: Collected, student: str, several: list[Candidate]) -> None:
     """Of one student's notebooks of one lesson the newest counts; the others are rows that say
     so."""
-    named = [one for one in several if one.piece is None or _says_its_lesson(one)]
-    best = max(named or several, key=Candidate.newness)
+    candidates = [
+        candidate for candidate in several if candidate.piece is None or _says_its_lesson(candidate)
+    ]
+    best = max(candidates or several, key=Candidate.newness)
     item = Submission(student, best.lesson, best.text, best.trouble)
-    found.submissions.append(item)
+    collected.submissions.append(item)
     if best.piece is not None:
-        found.pieces[item.key] = best.piece
+        collected.pieces[item.key] = best.piece
 
-    others = [one for one in several if one is not best]
+    others = [candidate for candidate in several if candidate is not best]
     note = " ".join(_notes(best, others, student))
-    found.rows.append(Row(student, best.lesson, best.file, best.text is not None, note))
-    for one in others:
-        why = one.trouble or f"{best.file} is newer and counts."
-        found.rows.append(Row(student, one.lesson, one.file, False, why))
+    collected.rows.append(Row(student, best.lesson, best.file, best.text is not None, note))
+    for candidate in others:
+        why = candidate.trouble or f"{best.file} is newer and counts."
+        collected.rows.append(Row(student, candidate.lesson, candidate.file, False, why))
 
 
 def _notes(best: Candidate, others: list[Candidate], student: str) -> list[str]:
     """What is to be said of the notebook that counts, a sentence each."""
     notes = [note for note in (best.note, best.trouble) if note]
-    if any(one.text is not None for one in others):
+    if any(candidate.text is not None for candidate in others):
         count = len(others) + 1
         notes.append(f"{count} notebooks were handed in; this one is the newest and counts.")
-    if any(one.newness()[1:] > best.newness()[1:] for one in others):
+    if any(candidate.newness()[1:] > best.newness()[1:] for candidate in others):
         notes.append("A newer one cannot be read.")
     if best.owner.late:
         notes.append("The platform calls it late.")
@@ -448,24 +450,24 @@ def file_name(text: str) -> str:
     return name or "_"
 
 
-def write_class(found: Collected, folder: Path) -> int:
+def write_class(collected: Collected, folder: Path) -> int:
     """Write each submission as `STUDENT/NN_name/NN_name.ipynb`; how many files are new or changed
     comes back.
 
     A file that is there with another content is kept under `.earlier/`.
     """
-    written = 0
-    for item in found.submissions:
-        piece = found.pieces.get(item.key)
+    files_written = 0
+    for item in collected.submissions:
+        piece = collected.pieces.get(item.key)
         if piece is None:
             continue
         path = folder / file_name(item.student) / item.lesson / f"{item.lesson}.ipynb"
         try:
-            written += write_file(path, piece.load(), folder)
+            files_written += write_file(path, piece.load(), folder)
         except OSError as error:
             raise CourseError(f"{path} cannot be written ({error.strerror}).") from None
-    found.write(folder / "collected.csv")
-    return written
+    collected.write(folder / "collected.csv")
+    return files_written
 
 
 def write_file(path: Path, data: bytes, folder: Path) -> bool:

@@ -57,7 +57,7 @@ class Done:
 def start(lesson: Lesson) -> Done:
     """Make the learner's copy where there is none. A copy that is there is never written over."""
     with writing.alone(lesson.work):
-        done = Done(lesson, "there")
+        result = Done(lesson, "there")
         if not lesson.copy.exists():
             if looks_like(lesson):  # a second copy beside it would be marked in its place
                 raise CourseError(is_lost(lesson))
@@ -65,9 +65,9 @@ def start(lesson: Lesson) -> Done:
             keep_base(lesson, handed_out(lesson))
             fresh = to_text(as_copy(handed_out(lesson)))
             is_new = writing.write_new(lesson.copy, fresh.encode())
-            done.word = "made" if is_new else "there"
-        done.said += fetch_from_exercises(lesson)
-        return done
+            result.word = "made" if is_new else "there"
+        result.said += fetch_from_exercises(lesson)
+        return result
 
 
 def bring(lesson: Lesson, source: Path) -> Done | None:
@@ -77,10 +77,10 @@ def bring(lesson: Lesson, source: Path) -> Done | None:
     if path is None:
         return None
     old = read(path)
-    done = start(lesson)
+    result = start(lesson)
     with writing.alone(lesson.work):
-        done.said += take_over(lesson, old, str(path), base_of(lesson, old))
-    return done
+        result.said += take_over(lesson, old, str(path), base_of(lesson, old))
+    return result
 
 
 # ---- update

@@ -58,7 +58,7 @@ class Corrections:
         self.output = output
         self.path = output / "corrections.csv"
         self.written = output / ".written.csv"
-        self.by_key = {one.key: one for one in self._stored()}
+        self.by_key = {correction.key: correction for correction in self._stored()}
 
     def _stored(self) -> list[Correction]:
         if not self.path.exists():
@@ -74,12 +74,16 @@ class Corrections:
 
         marks = {_key_of(record, mark): mark for record in records for mark in record["marks"]}
         new = _changed(table, self.written)
-        for one in new:
-            machine = marks.get(one.key)
-            if machine is not None and machine["points"] == one.points and not one.reason:
-                self.by_key.pop(one.key, None)  # it is the checks' own mark again
+        for correction in new:
+            machine = marks.get(correction.key)
+            if (
+                machine is not None
+                and machine["points"] == correction.points
+                and not correction.reason
+            ):
+                self.by_key.pop(correction.key, None)  # it is the checks' own mark again
             else:
-                self.by_key[one.key] = one
+                self.by_key[correction.key] = correction
 
         backup = self._keep(table)
         word = "mark" if len(new) == 1 else "marks"
@@ -139,24 +143,24 @@ def _key_of(record: Record, mark: dict[str, Any]) -> Key:
 def _changed(table: Path, written: Path) -> list[Correction]:
     """The rows of a saved table in which the points or the reason are other ones than were
     written."""
-    about = "grades.csv of `course grade`"
-    before = {_row_key(row): row for row in read_table(written, GRADES, about)}
+    file_name = "grades.csv of `course grade`"
+    row_before = {_row_key(row): row for row in read_table(written, GRADES, file_name)}
     # a spreadsheet makes 7 of a student's number 007
-    short = {(_short(key[0]), *key[1:]): key for key in before}
+    short = {(_short(key[0]), *key[1:]): key for key in row_before}
 
     corrections = []
-    for row in read_table(table, GRADES, about):
+    for row in read_table(table, GRADES, file_name):
         key = _row_key(row)
-        if key not in before:
+        if key not in row_before:
             key = short.get((_short(key[0]), *key[1:]), key)
-        if key not in before:
+        if key not in row_before:
             continue
-        one = _correction({**row, "student": key[0]}, table)
-        was = _correction(before[key], written)
-        other_words = _letters(one.reason) != _letters(was.reason)
-        if one.points != was.points or other_words:
-            reason = one.reason if other_words else ""
-            corrections.append(Correction(*key, one.points, reason))
+        now = _correction({**row, "student": key[0]}, table)
+        earlier = _correction(row_before[key], written)
+        other_words = _letters(now.reason) != _letters(earlier.reason)
+        if now.points != earlier.points or other_words:
+            reason = now.reason if other_words else ""
+            corrections.append(Correction(*key, now.points, reason))
     return corrections
 
 

@@ -75,20 +75,20 @@ def write_course(origin: Path, folder: Path) -> Written:
             f"{folder} is the clone itself: its notebooks are there. Say `course start`."
         )
 
-    done = Written(folder)
+    report = Written(folder)
     remembered = memory_of(folder)
 
     for path in course_files(origin):
         name = path.relative_to(origin).as_posix()
         data = path.read_bytes()
 
-        place = write_file(folder, name, data, remembered, done)
+        place = write_file(folder, name, data, remembered, report)
         if place == name:
             remembered[name] = digest(data)
 
     memory = json.dumps(remembered, indent=1, sort_keys=True) + "\n"
     write(Seen.of(folder / MEMORY), memory.encode())
-    return done
+    return report
 
 
 def write_file(

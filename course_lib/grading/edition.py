@@ -96,10 +96,10 @@ def relinked(text: str, names: set[str], root: Path, language: str) -> str:
 
     A lesson's stays: it lies in the same folder."""
 
-    def address(found: re.Match[str]) -> str:
-        before, path = found.groups()
+    def address(match: re.Match[str]) -> str:
+        before, path = match.groups()
         if path.split("#")[0] in names:
-            return found[0]
+            return match[0]
         if path == GLOSSARY.name and has_glossary(root, language):
             path = glossary_file(root, language).name
         return f"{before}../{path}"

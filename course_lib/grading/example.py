@@ -54,7 +54,9 @@ def example(lessons: list[Lesson], students: int, path: Path, seed: int = 0) -> 
     return sum(len(record["marks"]) for record in records)
 
 
-def mark(cell: GradedCell, said: list[str], skill: float, dice: random.Random) -> dict[str, Any]:
+def mark(
+    cell: GradedCell, messages: list[str], skill: float, dice: random.Random
+) -> dict[str, Any]:
     """Harder exercises have more points; who fails makes one of the first mistakes more often than
     a later one."""
     hard = cell.points / 4
@@ -62,16 +64,16 @@ def mark(cell: GradedCell, said: list[str], skill: float, dice: random.Random) -
     if skill < hard - 0.7:
         reason = NOT_TRIED
     elif skill < hard:
-        reason = said[min(int(dice.expovariate(1.2)), len(said) - 1)]
+        reason = messages[min(int(dice.expovariate(1.2)), len(messages) - 1)]
 
-    about = {
+    row = {
         "exercise": cell.title,
         "grade_id": cell.grade_id,
         "out_of": cell.points,
         "reason": reason,
     }
 
-    return {**about, "points": 0.0 if reason else cell.points}
+    return {**row, "points": 0.0 if reason else cell.points}
 
 
 def reasons(cell: GradedCell) -> list[str]:

@@ -172,11 +172,11 @@ def inputs(tree: ast.Module, statement: ast.stmt, step: Step) -> list[tuple[str,
         for node in ast.walk(tree)
         if isinstance(node, ast.For) and node.lineno < statement.lineno <= (node.end_lineno or 0)
     ]
-    named = [name.id for loop in loops for name in names_in(loop.target)]
-    named += [name.id for name in names_in(statement) if isinstance(name.ctx, ast.Load)]
+    names = [name.id for loop in loops for name in names_in(loop.target)]
+    names += [name.id for name in names_in(statement) if isinstance(name.ctx, ast.Load)]
     values, names_and_values = step.values, []
 
-    for name in dict.fromkeys(named):
+    for name in dict.fromkeys(names):
         value = values.get(name)
         if name in values and not callable(value) and not isinstance(value, type(sys)):
             names_and_values.append((name, value))

@@ -101,19 +101,19 @@ def malformed(solution: Notebook) -> list[str]:
     own."""
     complaints, answers, ids = [], 0, []
     for cell in solution.cells:
-        about = grading_metadata(cell)
-        ids += [about["grade_id"]] if about else []
+        cell_metadata = grading_metadata(cell)
+        ids += [cell_metadata["grade_id"]] if cell_metadata else []
         if is_solution(cell):
             answers += 1
             if cell.cell_type == "code" and BEGIN_SOLUTION not in cell.source:
                 complaints.append(
-                    f"{about['grade_id']} has no {BEGIN_SOLUTION}: the exercise would show the answer"
+                    f"{cell_metadata['grade_id']} has no {BEGIN_SOLUTION}: the exercise would show the answer"
                 )
         elif is_checks(cell):
-            name = about["grade_id"]
+            name = cell_metadata["grade_id"]
             wrong = {
-                "is worth no points": not about.get("points", 0) > 0,
-                "is not locked": not about.get("locked"),
+                "is worth no points": not cell_metadata.get("points", 0) > 0,
+                "is not locked": not cell_metadata.get("locked"),
                 "has no hidden tests": BEGIN_HIDDEN not in cell.source,
                 "has no visible checks": not _without(
                     cell.source, BEGIN_HIDDEN, END_HIDDEN

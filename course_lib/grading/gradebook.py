@@ -82,10 +82,10 @@ class Filled:
     said: tuple[str, ...]
 
     def __str__(self) -> str:
-        counted = (
+        summary = (
             f"{self.marks} marks of {self.students} students in the gradebook of {self.platform}"
         )
-        return "\n".join([counted, *self.said])
+        return "\n".join([summary, *self.said])
 
 
 def fill(export: Path, grades: Path, output: Path, written: Path | None = None) -> Filled:
@@ -262,8 +262,8 @@ def is_column_of(heading: str, lesson: str) -> bool:
     Its number must stand in it, with the word lesson or a word of its name."""
     words = set(re.findall(r"[a-z]+", heading.lower()))
     numbers = {int(n) for n in NUMBERED.findall(ITEM_ID.sub("", heading))}
-    named = words & {"lesson", *lesson[3:].split("_")} - {"and", "in", "to"}
-    return bool(named) and int(lesson[:2]) in numbers
+    words_of_lesson = words & {"lesson", *lesson[3:].split("_")} - {"and", "in", "to"}
+    return bool(words_of_lesson) and int(lesson[:2]) in numbers
 
 
 def add_column(rows: list[list[str]], heading: str, possible: float) -> None:

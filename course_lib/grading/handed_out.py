@@ -145,9 +145,9 @@ def _of_commit(lesson: Lesson, commit: str) -> Notebook | None:
 def _git(root: Path, *words: str) -> bytes | None:
     """What git says, or None where there is no git or no repository."""
     try:
-        done = subprocess.run(["git", "-C", str(root), *words], capture_output=True, timeout=20)
+        process = subprocess.run(["git", "-C", str(root), *words], capture_output=True, timeout=20)
     except (OSError, subprocess.TimeoutExpired):
         return None
-    if done.returncode == 0:
-        return done.stdout
+    if process.returncode == 0:
+        return process.stdout
     return None

@@ -210,10 +210,10 @@ def _too_many(lesson: Lesson) -> list[Version]:
 def _beyond_the_room(newest_first: list[Version]) -> list[Version]:
     """Those behind the newest ones, where they are too many or too large together."""
     versions_to_drop = []
-    used = 0
+    bytes_used = 0
     for place, version in enumerate(newest_first):
-        used += version.path.stat().st_size
-        is_too_much = place >= NEWEST or used > ROOM
+        bytes_used += version.path.stat().st_size
+        is_too_much = place >= NEWEST or bytes_used > ROOM
         if place >= ALWAYS and is_too_much:
             versions_to_drop.append(version)
     return versions_to_drop

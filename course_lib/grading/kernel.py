@@ -287,11 +287,11 @@ def this_python(sandbox: Sandbox | None = None, program: list[str] | None = None
 
     class ThisPython(KernelSpecManager):
         def get_kernel_spec(self, kernel_name: str) -> KernelSpec:
-            about = get_kernel_dict()
+            kernel_dict = get_kernel_dict()
             if sandbox:  # a signal does not reach into it: interrupt by message
-                words = program or about["argv"]
-                about |= {"argv": [*sandbox.command(), *words], "interrupt_mode": "message"}
-            return KernelSpec(resource_dir=RESOURCES, **about)
+                words = program or kernel_dict["argv"]
+                kernel_dict |= {"argv": [*sandbox.command(), *words], "interrupt_mode": "message"}
+            return KernelSpec(resource_dir=RESOURCES, **kernel_dict)
 
     return ThisPython()
 

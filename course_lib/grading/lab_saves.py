@@ -68,7 +68,7 @@ class Saves:
         if lesson is None:
             return
         window = name_of_window()
-        before = self.last.get(file, window)
+        window_before = self.last.get(file, window)
         self.last[file] = window
 
         file_before = Seen.of(lesson.copy)
@@ -77,7 +77,7 @@ class Saves:
 
         # Another window had saved it last: this save may write over work that the window has never
         # seen.
-        why = "save" if window == before else "window"
+        why = "save" if window == window_before else "window"
         with alone(lesson.work, PATIENCE):
             keep(lesson, file_before, why)
 

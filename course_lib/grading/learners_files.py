@@ -111,12 +111,14 @@ def work_in_exercises(lesson: Lesson) -> list[str]:
     if is_untouched(nb):
         return []
     known = [handed_out(lesson)]
-    before = at_head(lesson)
-    if before is not None:
+    notebook_at_head = at_head(lesson)
+    if notebook_at_head is not None:
         # somebody may have committed answers: of a file that was changed only the stubs are the
         # course's
-        if not is_untouched(before):
-            before.cells = [c for c in before.cells if not is_solution(c) or is_stub(c)]
-        known.append(before)
+        if not is_untouched(notebook_at_head):
+            notebook_at_head.cells = [
+                c for c in notebook_at_head.cells if not is_solution(c) or is_stub(c)
+            ]
+        known.append(notebook_at_head)
 
     return written_in(nb, known)

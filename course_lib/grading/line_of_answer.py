@@ -66,31 +66,33 @@ class Written:
 
 def line_of_the_answer(said: str, cells: Sequence[Cell]) -> str:
     """`Line: 9 of `median_time` (cell 7): return statistics.median(samples)`."""
-    written = [one for cell in cells for one in functions_of(cell)]
+    functions = [function for cell in cells for function in functions_of(cell)]
     is_none = "NoneType" in said or re.search(r"(?m)^Got: +None$", said) is not None
 
-    sentences = [sentence(one, is_none) for one in asked_for(written, said)[:MOST_FUNCTIONS]]
+    sentences = [
+        sentence(function, is_none) for function in asked_for(functions, said)[:MOST_FUNCTIONS]
+    ]
     return "".join(f"\n{'Line:':<10}{line}" for line in sentences)
 
 
-def asked_for(written: list[Written], said: str) -> list[Written]:
+def asked_for(written: list[Written], message: str) -> list[Written]:
     """The functions that the check's call names; else those that its first words name; else all."""
-    lines = said.splitlines()
+    lines = message.splitlines()
     for heads in (CALLS, ("What:",)):
         text = " ".join(line for line in lines if line.startswith(heads))
-        if named := [one for one in written if is_named(one, text)]:
-            return named
+        if named_functions := [function for function in written if is_named(function, text)]:
+            return named_functions
     return written
 
 
 def functions_of(cell: Cell) -> Iterator[Written]:
     """The functions of an answer's cell that the exercise asks for; all of them, where its stub is
     not known."""
-    tree, about = tree_of(cell.source), marking(cell)
-    wanted = {name for name, node in named_functions(tree_of(about.get("stub", "")))}
+    tree, cell_marking = tree_of(cell.source), marking(cell)
+    wanted = {name for name, node in named_functions(tree_of(cell_marking.get("stub", "")))}
     for name, node in named_functions(tree):
         if name in wanted or not wanted:
-            yield Written(name, node, cell.source, about.get("number", 0))
+            yield Written(name, node, cell.source, cell_marking.get("number", 0))
 
 
 def named_functions(tree: ast.Module | None) -> Iterator[tuple[str, Function]]:

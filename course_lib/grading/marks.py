@@ -158,7 +158,7 @@ def telling(nb: Notebook, tell: Callable[[str], None]) -> Callable[[int], None]:
 
     def before(index: int) -> None:
         nonlocal last_told
-        number = next((n for n, one in enumerate(exercises, 1) if index <= one.index), 0)
+        number = next((n for n, exercise in enumerate(exercises, 1) if index <= exercise.index), 0)
         if number > last_told:
             last_told = number
             title = re.sub(r"^Exercise [\d.]+: ", "", exercises[number - 1].title)

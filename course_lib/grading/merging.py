@@ -212,12 +212,12 @@ def merged_lines(old: str, new: str, mine: str) -> str | None:
             file.write_text(text + "\n", encoding="utf-8", newline="\n")
         command = ["git", "merge-file", "--stdout", "--quiet", *map(str, files)]
         try:
-            done = subprocess.run(command, capture_output=True, timeout=20)
+            process = subprocess.run(command, capture_output=True, timeout=20)
         except (OSError, subprocess.TimeoutExpired):
             return None
 
-    if done.returncode == 0:
-        return done.stdout.decode("utf-8").removesuffix("\n")
+    if process.returncode == 0:
+        return process.stdout.decode("utf-8").removesuffix("\n")
     return None
 
 

@@ -121,17 +121,19 @@ def _inside(statement: ast.stmt) -> list[ast.AST]:
     return nodes
 
 
-def _note(node: ast.AST, found: Bound) -> None:
+def _note(node: ast.AST, bound_names: Bound) -> None:
     if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
-        found.defined.add(node.name)
+        bound_names.defined.add(node.name)
     elif isinstance(node, ast.ImportFrom) and node.names[0].name == "*":
-        found.star.append(node.module or "")
+        bound_names.star.append(node.module or "")
     elif isinstance(node, ast.Import | ast.ImportFrom):
-        found.defined |= {alias.asname or alias.name.split(".")[0] for alias in node.names}
+        bound_names.defined |= {alias.asname or alias.name.split(".")[0] for alias in node.names}
     elif isinstance(node, ast.Assign) and isinstance(node.value, ast.Lambda):
-        found.defined |= {target.id for target in node.targets if isinstance(target, ast.Name)}
+        bound_names.defined |= {
+            target.id for target in node.targets if isinstance(target, ast.Name)
+        }
     elif isinstance(node, ast.Name) and not isinstance(node.ctx, ast.Load):
-        found.assigned.add(node.id)
+        bound_names.assigned.add(node.id)
 
 
 @functools.lru_cache(maxsize=4096)

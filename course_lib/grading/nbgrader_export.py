@@ -38,7 +38,7 @@ def _wanted(chosen: list[str], name: str) -> bool:
 
 
 def _row(gradebook: Any, assignment: Any, student: Any) -> dict[str, Any]:
-    about = {
+    row = {
         "assignment": assignment.name,
         "duedate": str(assignment.duedate or ""),
         "student_id": student.id,
@@ -51,11 +51,11 @@ def _row(gradebook: Any, assignment: Any, student: Any) -> dict[str, Any]:
         handed_in = gradebook.find_submission(assignment.name, student.id)
     except MissingEntry:
         nothing = {"timestamp": "", "raw_score": 0.0, "late_submission_penalty": 0.0, "score": 0.0}
-        return {**about, **nothing}
+        return {**row, **nothing}
 
     penalty = handed_in.late_submission_penalty or 0.0
     return {
-        **about,
+        **row,
         "timestamp": str(handed_in.timestamp or ""),
         "raw_score": handed_in.score,
         "late_submission_penalty": penalty,

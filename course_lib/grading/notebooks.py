@@ -154,9 +154,11 @@ def to_text(nb: Notebook) -> str:
 
 def grading_metadata(cell: Cell) -> dict[str, Any]:
     """What nbgrader says of the cell; nothing, if that is not what nbgrader would write."""
-    about = cell.metadata.get("nbgrader")
-    if isinstance(about, dict) and isinstance(about.get("grade_id", ""), str):
-        return dict(about)
+    nbgrader_metadata = cell.metadata.get("nbgrader")
+    if isinstance(nbgrader_metadata, dict) and isinstance(
+        nbgrader_metadata.get("grade_id", ""), str
+    ):
+        return dict(nbgrader_metadata)
     return {}
 
 
@@ -177,13 +179,13 @@ def graded_cells(nb: Notebook) -> list[GradedCell]:
             headings = re.findall(r"^#{1,6} +(.+?) *$", cell.source, flags=re.MULTILINE)
             title = headings[-1] if headings else title
         elif is_checks(cell):
-            about = grading_metadata(cell)
+            cell_metadata = grading_metadata(cell)
             checks_cells.append(
                 GradedCell(
                     index,
-                    str(about.get("grade_id", "")),
+                    str(cell_metadata.get("grade_id", "")),
                     title,
-                    float(about.get("points", 0)),
+                    float(cell_metadata.get("points", 0)),
                     cell.source,
                 )
             )
@@ -209,8 +211,8 @@ def release_digest(nb: Notebook) -> str:
 def release_of(nb: Notebook) -> str | None:
     """The exercise that this notebook was made from, as `release_digest` calls it; None for one
     made before that was noted."""
-    about = nb.metadata.get("course")
-    release = about.get("exercise") if isinstance(about, dict) else None
+    course_metadata = nb.metadata.get("course")
+    release = course_metadata.get("exercise") if isinstance(course_metadata, dict) else None
     if isinstance(release, str):
         return release
     return None

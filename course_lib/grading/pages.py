@@ -161,31 +161,33 @@ def statement(progress: Progress, name: str, today: date) -> Statement:
             f"There is no certificate yet: {', '.join(missing[:3])}{' and more' * (len(missing) > 3)} "
             "still wait for all points. `course progress` shows where you stand."
         )
-    done = [standing for standing in progress.lessons if standing.state != "given"]
+    own_lessons = [standing for standing in progress.lessons if standing.state != "given"]
     return Statement(
         name.strip(),
         today.isoformat(),
-        sum(standing.points for standing in done),
-        sum(standing.out_of for standing in done),
-        tuple(standing.name for standing in done),
+        sum(standing.points for standing in own_lessons),
+        sum(standing.out_of for standing in own_lessons),
+        tuple(standing.name for standing in own_lessons),
         tuple(standing.name for standing in progress.lessons if standing.state == "given"),
     )
 
 
-def certificate_page(said: Statement) -> str:
+def certificate_page(statement: Statement) -> str:
     """The certificate, not signed yet."""
     given_paragraph = (
-        f"<p>Joined late; given: {html.escape(', '.join(said.given))}.</p>" if said.given else ""
+        f"<p>Joined late; given: {html.escape(', '.join(statement.given))}.</p>"
+        if statement.given
+        else ""
     )
     body = (
         '<div class="certificate">\n<h1>torch.compile, taken apart</h1>\n'
-        f"<p>{html.escape(said.name)}</p>\n"
-        f"<p>has done all exercises of {len(said.lessons)} lessons, {said.points:g} of {said.out_of:g} points, "
+        f"<p>{html.escape(statement.name)}</p>\n"
+        f"<p>has done all exercises of {len(statement.lessons)} lessons, {statement.points:g} of {statement.out_of:g} points, "
         f"and has written the stages of a compiler.</p>\n{given_paragraph}\n"
-        f"<p>{said.date}</p>\n{UNSIGNED}\n</div>\n"
-        f'<script type="application/json" id="statement">{in_a_page(said.text)}</script>'
+        f"<p>{statement.date}</p>\n{UNSIGNED}\n</div>\n"
+        f'<script type="application/json" id="statement">{in_a_page(statement.text)}</script>'
     )
-    return page(f"Certificate: {said.name}", body)
+    return page(f"Certificate: {statement.name}", body)
 
 
 def in_a_page(text: str) -> str:

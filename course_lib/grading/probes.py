@@ -245,8 +245,8 @@ class Plan:
         stubs = [bound(marking(cell).get("stub", "")) for cell in learners]
 
         # In the order of the keeper's `Habits`
-        defines = union(one.defined for one in names)
-        assigns = union(one.assigned for one in names)
+        defines = union(bound_names.defined for bound_names in names)
+        assigns = union(bound_names.assigned for bound_names in names)
         reads_as_data = union(read_as_data(cell.source) for cell in learners)
         answers = union(stub.defined | stub.assigned for stub in stubs)
         self.habits = [*map(sorted, (defines, assigns, reads_as_data, answers))]

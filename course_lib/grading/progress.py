@@ -126,7 +126,7 @@ def progress(root: Path) -> Progress:
 
 
 def standing(
-    lesson: Lesson, known: dict[str, Any] | None, given: bool, notes: list[str]
+    lesson: Lesson, known: dict[str, Any] | None, is_given: bool, notes: list[str]
 ) -> Standing:
     """One lesson's line. A sentence about a file that needs the learner is added to `notes`."""
     fresh = handed_out(lesson)
@@ -136,18 +136,18 @@ def standing(
         learners_notebook = _learners(lesson, notes)
     except CourseError as problem:
         notes.append(str(problem))
-        return Standing(lesson.name, "unreadable", 0, out_of, given)
+        return Standing(lesson.name, "unreadable", 0, out_of, is_given)
 
-    unwritten = Standing(lesson.name, "given" if given else "not begun", 0, out_of, given)
+    unwritten = Standing(lesson.name, "given" if is_given else "not begun", 0, out_of, is_given)
     if learners_notebook is None:
         return unwritten
     update = lesson.copy.is_file() and has_update(lesson)
     begun = digest(learners_notebook) != digest(fresh)
-    if known and (begun or not given):
+    if known and (begun or not is_given):
         state = "checked" if known["answers"] == digest(learners_notebook) else "changed"
-        return Standing(lesson.name, state, known["points"], out_of, given, update)
+        return Standing(lesson.name, state, known["points"], out_of, is_given, update)
     if begun:
-        return Standing(lesson.name, "begun", 0, out_of, given, update)
+        return Standing(lesson.name, "begun", 0, out_of, is_given, update)
 
     return unwritten
 
@@ -224,18 +224,18 @@ def _file(root: Path) -> Path:
     return new
 
 
-def _memory(said: Any) -> Memory | None:
+def _memory(content: Any) -> Memory | None:
     """What the JSON says, or None where it is not what this course writes."""
-    if not isinstance(said, dict):
+    if not isinstance(content, dict):
         return None
-    if "version" in said:
-        known, start = said.get("lessons"), said.get("start")
+    if "version" in content:
+        known, start = content.get("lessons"), content.get("start")
     else:  # the first version: lessons and the start side by side
-        known = {name: about for name, about in said.items() if name != "start"}
-        start = said.get("start", {"lesson": None})
+        known = {name: record for name, record in content.items() if name != "start"}
+        start = content.get("start", {"lesson": None})
         start = start.get("lesson") if isinstance(start, dict) else start
 
-    right = isinstance(known, dict) and all(_is_known(about) for about in known.values())
+    right = isinstance(known, dict) and all(_is_known(record) for record in known.values())
     if not right or not isinstance(start, str | None):
         return None
 

@@ -233,8 +233,8 @@ def metadata_of(value: Any, known: dict[str, type]) -> dict[str, Any]:
         metadata["tags"] = list(dict.fromkeys(tag for tag in tags if isinstance(tag, str)))
 
     for key in ("kernelspec", "language_info"):
-        about = metadata.get(key)
-        if known is _METADATA and about is not None and not isinstance(about.get("name"), str):
+        entry = metadata.get(key)
+        if known is _METADATA and entry is not None and not isinstance(entry.get("name"), str):
             del metadata[key]
 
     if known is _METADATA and "kernelspec" in metadata:
@@ -273,21 +273,21 @@ def source_of(value: Any) -> str:
 
 def give_ids(cells: list[dict[str, Any]]) -> None:
     """An id that is missing, odd or there already is replaced by one that nobody has."""
-    used: set[str] = set()
+    used_ids: set[str] = set()
     for cell in cells:
         name = cell["id"]
-        if isinstance(name, str) and _ID.fullmatch(name) and name not in used:
-            used.add(name)
+        if isinstance(name, str) and _ID.fullmatch(name) and name not in used_ids:
+            used_ids.add(name)
         else:
             cell["id"] = None
 
     for index, cell in enumerate(cells):
         if cell["id"] is None:
             new, n = f"given-id-{index}", 0
-            while new in used:
+            while new in used_ids:
                 new, n = f"given-id-{index}-{n}", n + 1
             cell["id"] = new
-            used.add(new)
+            used_ids.add(new)
 
 
 def whole(value: Any) -> Any:

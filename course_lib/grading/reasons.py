@@ -60,10 +60,10 @@ def how_it_ended(run: CellRun, limits: Limits) -> str:
     return shortened(error_text)
 
 
-def shortened(said: str) -> str:
-    if len(said) <= LONGEST:
-        return said
-    return f"{said[:LONGEST]} …"
+def shortened(message: str) -> str:
+    if len(message) <= LONGEST:
+        return message
+    return f"{message[:LONGEST]} …"
 
 
 def reason(case: Case) -> str:
@@ -108,17 +108,17 @@ class Case:
         if self.run.ename != "NameError":
             return self.run
         start = self.answers[0] if self.answers else self.index
-        before = [self.runs[n] for n in range(start, self.index) if n in self.runs]
+        runs_before = [self.runs[n] for n in range(start, self.index) if n in self.runs]
         failed = [
-            run for run in before if not run.ok and role_of(self.nb.cells[run.index]) != "own"
+            run for run in runs_before if not run.ok and role_of(self.nb.cells[run.index]) != "own"
         ]
         if failed:
             return failed[0]
         return self.run
 
-    def line(self, said: str) -> str:
+    def line(self, message: str) -> str:
         """The line of the answer that gave the value which this message is about."""
-        return line_of_the_answer(said, [self.nb.cells[index] for index in self.answers])
+        return line_of_the_answer(message, [self.nb.cells[index] for index in self.answers])
 
     def learners(self) -> Iterator[tuple[int, Any]]:
         """The learner's code cells with their places."""
@@ -151,9 +151,9 @@ def answer_is_gone(case: Case) -> str:
     if case.run.ename not in ("NameError", "NotImplementedError"):
         return ""
     for index in case.answers:
-        about = marking(case.nb.cells[index])
-        name = f"`{about.get('part_of', '')}`"
-        if about.get("missing"):
+        cell_marking = marking(case.nb.cells[index])
+        name = f"`{cell_marking.get('part_of', '')}`"
+        if cell_marking.get("missing"):
             return (
                 f"The cell of the answer {name} is not there: it was deleted. "
                 "`course update` brings the cell back, and `course undo` an earlier version of the file."
@@ -223,10 +223,10 @@ def name_of_the_answer(case: Case) -> str:
 
     for index in case.answers:
         cell = case.nb.cells[index]
-        asked = bound(marking(cell).get("stub", "")).names
+        names_of_stub = bound(marking(cell).get("stub", "")).names
         names_of_answer = union_of(case, index)
-        if name in asked and name not in names_of_answer:
-            others = sorted(bound(cell.source).defined - asked)
+        if name in names_of_stub and name not in names_of_answer:
+            others = sorted(bound(cell.source).defined - names_of_stub)
             instead = ""
             if others:
                 instead = f" It defines `{others[0]}`: was it renamed?"
@@ -241,8 +241,8 @@ def union_of(case: Case, index: int) -> set[str]:
     """All names that the cells of one answer bind."""
     part = marking(case.nb.cells[index]).get("part_of")
     cells = [case.nb.cells[n] for n in case.answers]
-    same = [cell for cell in cells if marking(cell).get("part_of") == part]
-    return {name for cell in same for name in bound(cell.source).names}
+    cells_of_answer = [cell for cell in cells if marking(cell).get("part_of") == part]
+    return {name for cell in cells_of_answer for name in bound(cell.source).names}
 
 
 def further_down(case: Case) -> str:

@@ -62,23 +62,23 @@ def repair(folder: Path, course: list[Lesson]) -> tuple[Collected, Repaired]:
     return collected, write_repaired(collected, course, top)
 
 
-def write_repaired(found: Collected, course: list[Lesson], folder: Path) -> Repaired:
+def write_repaired(collected: Collected, course: list[Lesson], folder: Path) -> Repaired:
     """Write each submission as nbgrader can read it."""
     exercises = {lesson.name: lesson for lesson in course}
-    done = Repaired()
+    repaired_report = Repaired()
 
-    for item in found.submissions:
+    for item in collected.submissions:
         lesson = exercises[item.lesson]
         if item.text is None:
-            done.left.append(f"{item.key}: {item.trouble}")
+            repaired_report.left.append(f"{item.key}: {item.trouble}")
             continue
         path = folder_of(item.student, folder) / item.lesson / f"{item.lesson}.ipynb"
         try:
-            done.written += write_file(path, _bytes_of(item, lesson), folder)
+            repaired_report.written += write_file(path, _bytes_of(item, lesson), folder)
         except OSError as error:
             raise CourseError(f"{path} cannot be written ({error.strerror}).") from None
 
-    return done
+    return repaired_report
 
 
 def folder_of(student: str, folder: Path) -> Path:
@@ -87,10 +87,12 @@ def folder_of(student: str, folder: Path) -> Path:
     One that is there keeps its name, whatever signs it has: by another name nbgrader sees a second
     student."""
     folders = [path for path in folder.iterdir() if path.is_dir()] if folder.is_dir() else []
-    same = [path for path in folders if path.name == student]
+    folders_of_name = [path for path in folders if path.name == student]
     # `collect` leaves such signs away at both ends of a name
-    nearly = [path for path in folders if path.name.strip(EDGES) == student.strip(EDGES)]
-    for candidates in (same, nearly):
+    folders_of_similar_name = [
+        path for path in folders if path.name.strip(EDGES) == student.strip(EDGES)
+    ]
+    for candidates in (folders_of_name, folders_of_similar_name):
         if len(candidates) == 1:
             return candidates[0]
     return folder / file_name(student)

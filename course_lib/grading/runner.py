@@ -39,12 +39,12 @@ def run_notebook(
         (index, cell.source) for index, cell in enumerate(nb.cells) if cell.cell_type == "code"
     ]
     deadline = time.monotonic() + limits.total_seconds
-    done: dict[int, CellRun] = {}
+    run_of_cell: dict[int, CellRun] = {}
     for _ in range(_MAX_RESTARTS):
         with Kernel(folder, limits, sandbox) as kernel:
-            if not _run_until_death(kernel, cells, done, deadline, tell):
+            if not _run_until_death(kernel, cells, run_of_cell, deadline, tell):
                 break
-    return [done.get(index, CellRun(index, "not reached")) for index, _ in cells]
+    return [run_of_cell.get(index, CellRun(index, "not reached")) for index, _ in cells]
 
 
 def _run_until_death(

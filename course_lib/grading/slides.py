@@ -158,8 +158,8 @@ class Deck:
     def __init__(self) -> None:
         self.cells: list[Cell] = []
         self.where: list[str] = []  # the headings that hold here: section, subsection
-        self.waiting: list[str] = []  # notes of the slide that is being filled
-        self.taken = True  # the slide has a code cell: the next one begins another
+        self.waiting_notes: list[str] = []  # notes of the slide that is being filled
+        self.has_outputs = True  # the slide shows outputs: the next code cell begins another
 
     def add(self, cell: Cell, slide_type: str) -> None:
         cell.metadata["slideshow"] = {"slide_type": slide_type}
@@ -170,26 +170,26 @@ class Deck:
 
         One below another is told where it is; a section has its heading."""
         self.say()
-        self.taken = False
+        self.has_outputs = False
         if slide_type == "subslide":
             kicker = " · ".join(html.escape(heading) for heading in self.where)
             self.add(new_markdown_cell(f'<p class="where">{kicker}</p>'), slide_type)
 
-    def make_room(self, own: str) -> None:
+    def make_room(self, own_type: str) -> None:
         """For a cell without a heading: a new slide if the instructor's mark says so, or if this
         one has its picture."""
-        if own in ("slide", "subslide"):
+        if own_type in ("slide", "subslide"):
             self.begin("slide")
-        elif own == "-" and self.taken:
+        elif own_type == "-" and self.has_outputs:
             self.begin("subslide")
 
     def say(self) -> None:
         """Put the notes of the slide before behind its cells."""
-        if self.waiting:
-            self.add(new_markdown_cell("\n\n".join(self.waiting)), "notes")
-            self.waiting = []
+        if self.waiting_notes:
+            self.add(new_markdown_cell("\n\n".join(self.waiting_notes)), "notes")
+            self.waiting_notes = []
 
-    def prose(self, cell: Cell, own: str) -> None:
+    def prose(self, cell: Cell, own_type: str) -> None:
         for n, part in enumerate(sections(cell.source)):
             heading = re.match(r"(#{1,3}) +(.+)\n?", part)
             split = divided(part[heading.end() :] if heading else part)
@@ -201,21 +201,23 @@ class Deck:
                 self.where.append(heading[2])
                 shown = f"{heading[0].strip()}\n\n{shown}"
             else:
-                self.make_room(own)
+                self.make_room(own_type)
 
-            self.add(new_markdown_cell(shown), own if own != "-" and n == 0 else slide_type)
+            self.add(
+                new_markdown_cell(shown), own_type if own_type != "-" and n == 0 else slide_type
+            )
             if split.said:
-                self.waiting.append(split.said)
+                self.waiting_notes.append(split.said)
 
-    def code(self, cell: Cell, own: str) -> None:
+    def code(self, cell: Cell, own_type: str) -> None:
         if (
-            own == "-"
+            own_type == "-"
             and not cell.outputs
             and all(map(ONLY_SETS_UP.match, cell.source.splitlines()))
         ):
             return self.add(cell, "skip")
 
-        self.make_room(own)
+        self.make_room(own_type)
 
         for output in cell.outputs:
             data = output.get("data", {})
@@ -226,10 +228,10 @@ class Deck:
         # the source holds the answer
         if "Predict(" in cell.source or cell.metadata.get("jupyter", {}).get("source_hidden"):
             cell.metadata["tags"] = ["quiet"]
-            self.waiting.append(answer_of(cell.source))
+            self.waiting_notes.append(answer_of(cell.source))
 
-        self.add(cell, own)
-        self.taken = bool(cell.outputs)
+        self.add(cell, own_type)
+        self.has_outputs = bool(cell.outputs)
 
 
 def answer_of(source: str) -> str:

@@ -76,9 +76,9 @@ def take_over(lesson: Lesson, old: Notebook, where: str, base: Notebook | None) 
 
 
 def _take_single_answers(
-    mine: Notebook, old: Notebook, theirs: Notebook
+    copy: Notebook, old: Notebook, theirs: Notebook
 ) -> tuple[list[str], list[str]]:
-    """Fill the stubs in `mine` with the answers in `old`.
+    """Fill the stubs in `copy` with the answers in `old`.
 
     `theirs` is the exercise as it was handed out.
 
@@ -92,9 +92,9 @@ def _take_single_answers(
         for cell in reversed(old.cells)
         if is_solution(cell) and answer_of(cell) not in stubs and cell.source.strip()
     }
-    moved_answers, same = [], []
+    moved_answers, equal_answers = [], []
 
-    for cell in mine.cells:
+    for cell in copy.cells:
         name = grading_metadata(cell).get("grade_id")
         if not is_solution(cell) or name not in others:
             continue
@@ -102,10 +102,10 @@ def _take_single_answers(
             cell.source = others[name]
             moved_answers.append(str(name))
         elif cell.source.strip() == others[name].strip():
-            same.append(name)
+            equal_answers.append(name)
 
     return moved_answers, [
-        str(name) for name in others if name not in moved_answers and name not in same
+        str(name) for name in others if name not in moved_answers and name not in equal_answers
     ]
 
 

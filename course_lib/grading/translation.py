@@ -273,8 +273,8 @@ def states(root: Path, language: str) -> list[State]:
     for part in parts(root):
         if part.file(root, language).is_file():
             entries = catalog.read(part.file(root, language))
-            done = sum(entry.is_translated for entry in entries)
+            translated = sum(entry.is_translated for entry in entries)
             states_of_parts.append(
-                State(part, len(entries), done, sum(entry.stale for entry in entries))
+                State(part, len(entries), translated, sum(entry.stale for entry in entries))
             )
     return states_of_parts

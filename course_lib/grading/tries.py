@@ -154,9 +154,9 @@ class Course:
         points = " ".join(f"{each.points:g}" for each in self.tries)
         first, last = self.tries[0].moment, self.tries[-1].moment
         days = (last.date() - first.date()).days + 1
-        counted = f"{len(self.tries)} {'try' if len(self.tries) == 1 else 'tries'}"
+        count_in_words = f"{len(self.tries)} {'try' if len(self.tries) == 1 else 'tries'}"
         over = f"over {days} days" if days > 1 else f"on {first:%Y-%m-%d}"
-        return f"{self.log:<24} {self.lesson:<25} {counted:>8} {over}, points: {points}"
+        return f"{self.log:<24} {self.lesson:<25} {count_in_words:>8} {over}, points: {points}"
 
 
 def courses(paths: Iterable[Path]) -> list[Course]:

@@ -123,8 +123,8 @@ def _folder(folder: Path, place: _Place, leave_out: set[str]) -> Iterator[Entry]
 
     for entry in entries:
         here = place.below(printable(entry.name))
-        if about := leftover(entry.name):
-            yield Left(here.parts, f"It is {about}.", harmless=True)
+        if what_it_is := leftover(entry.name):
+            yield Left(here.parts, f"It is {what_it_is}.", harmless=True)
         elif os.path.realpath(entry.path) in leave_out:
             yield Left(here.parts, "It holds marks of `course grade`.", harmless=True)
         else:
@@ -138,24 +138,24 @@ def _by_name(entry: os.DirEntry[str]) -> bytes:
 def _entry(entry: os.DirEntry[str], here: _Place, leave_out: set[str]) -> Iterator[Entry]:
     path = Path(entry.path)
     try:
-        about = entry.stat(follow_symlinks=False)
+        status = entry.stat(follow_symlinks=False)
     except OSError as error:
         yield Left(here.parts, f"It cannot be looked at ({error.strerror}).")
         return
 
-    if stat.S_ISLNK(about.st_mode):
+    if stat.S_ISLNK(status.st_mode):
         yield Left(here.parts, LINK, link=True)
-    elif stat.S_ISDIR(about.st_mode) and len(here.parts) > DEEPEST_FOLDER:
+    elif stat.S_ISDIR(status.st_mode) and len(here.parts) > DEEPEST_FOLDER:
         yield Left(here.parts, f"It lies more than {DEEPEST_FOLDER} folders deep.")
-    elif stat.S_ISDIR(about.st_mode) and _holds_marks(path):
+    elif stat.S_ISDIR(status.st_mode) and _holds_marks(path):
         yield Left(here.parts, "It holds marks of `course grade`.", harmless=True)
-    elif stat.S_ISDIR(about.st_mode):
+    elif stat.S_ISDIR(status.st_mode):
         yield Folder(here.parts)
         yield from _folder(path, here, leave_out)
-    elif not stat.S_ISREG(about.st_mode):
+    elif not stat.S_ISREG(status.st_mode):
         yield Left(here.parts, "It is no ordinary file.")
     else:
-        piece = Piece(here.parts, about.st_size, about.st_mtime, path.read_bytes)
+        piece = Piece(here.parts, status.st_size, status.st_mtime, path.read_bytes)
         yield from _file(piece, here)
 
 
@@ -234,8 +234,8 @@ def _why_not(
     taken."""
     if name.startswith("/") or ".." in steps or (steps and steps[0].endswith(":")) or not steps:
         return "Its name leads out of the zip.", False
-    if about := next(filter(None, map(leftover, steps)), ""):
-        return f"It is {about}.", True
+    if what_it_is := next(filter(None, map(leftover, steps)), ""):
+        return f"It is {what_it_is}.", True
     if stat.S_ISLNK(entry.external_attr >> 16):
         return LINK, False
     if entry.flag_bits & 1:

@@ -36,11 +36,11 @@ def nameless_bytes(pids: Iterable[int]) -> int:
     for pid in pids:
         for number in _listed(f"/proc/{pid}/fd"):
             try:
-                about = os.stat(f"/proc/{pid}/fd/{number}")
+                status = os.stat(f"/proc/{pid}/fd/{number}")
             except OSError:  # it is closed already
                 continue
-            if stat.S_ISREG(about.st_mode) and not about.st_nlink:
-                bytes_of_file[about.st_dev, about.st_ino] = about.st_blocks * 512
+            if stat.S_ISREG(status.st_mode) and not status.st_nlink:
+                bytes_of_file[status.st_dev, status.st_ino] = status.st_blocks * 512
 
     return sum(bytes_of_file.values())
 

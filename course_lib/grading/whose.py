@@ -43,6 +43,7 @@ class Owner:
     student: str
     number: str = ""
     raw: str = ""
+    # The platform's numbers of this attempt: the larger tuple is the newer attempt
     attempt: tuple[int, ...] = ()
     late: bool = False
 
@@ -118,9 +119,9 @@ def _pattern(lesson: str) -> re.Pattern[str]:
     number if it has two words."""
     number, _, title = lesson.partition("_")
     words = r"[\W_]*".join(map(re.escape, title.split("_")))
-    before = rf"(?:(?<!\d)0*{number.lstrip('0') or 0}[\W_]*)"
+    number_pattern = rf"(?:(?<!\d)0*{number.lstrip('0') or 0}[\W_]*)"
     optional = "?" if "_" in title else ""
-    return re.compile(rf"{before}{optional}{words}(?![^\W\d_])", re.IGNORECASE)
+    return re.compile(rf"{number_pattern}{optional}{words}(?![^\W\d_])", re.IGNORECASE)
 
 
 class Whose:
@@ -137,8 +138,8 @@ class Whose:
     def owner(self, parts: Parts) -> Owner | None:
         """The student, by the outermost name that says one."""
         for depth, name in enumerate(parts):
-            if about := signed(name):
-                return _signed_owner(about)
+            if signature := signed(name):
+                return _signed_owner(signature)
             last = depth == len(parts) - 1
             if not last and self.is_around(parts[: depth + 1]):
                 continue
@@ -152,8 +153,10 @@ class Whose:
     def lesson(self, parts: Parts) -> str:
         """The lesson: by the file's name, else by the nearest folder's."""
         for name in reversed(parts):
-            about = signed(name)
-            if lesson := self.names.lesson_in(about.rest if about and about.rest else name):
+            signature = signed(name)
+            if lesson := self.names.lesson_in(
+                signature.rest if signature and signature.rest else name
+            ):
                 return lesson
         return ""
 
@@ -179,7 +182,7 @@ class Whose:
             return True
 
         alone = len(self.children[parts[:-1]]) == 1
-        who = {about.student for child in names_inside if (about := signed(child))}
+        who = {signature.student for child in names_inside if (signature := signed(child))}
         if who:
             return alone or len(who) > 1
         return alone and self._holds_students(parts, names_inside)

@@ -65,11 +65,11 @@ class Names:
             return repr(value)
 
         if id(value) not in self._spelled:
-            about = getattr(value, "__name__", None)
+            type_or_name = getattr(value, "__name__", None)
             # an object with a `__getattr__` may give anything
-            if type(about) is not str or not about:
-                about = type(value).__name__
-            letters = "".join(letter if letter.isalnum() else "_" for letter in about)
+            if type(type_or_name) is not str or not type_or_name:
+                type_or_name = type(value).__name__
+            letters = "".join(letter if letter.isalnum() else "_" for letter in type_or_name)
             name = f"{letters}_{len(self.known)}"
             self._spelled[id(value)] = name
             self.known[name] = value

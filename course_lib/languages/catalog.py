@@ -57,14 +57,14 @@ def read(path: Path) -> list[Entry]:
 
     with path.open("rb") as file:
         messages = read_po(file, ignore_obsolete=True)
-    before = _earlier_english(path.read_text(encoding="utf-8"))
+    earlier_english = _earlier_english(path.read_text(encoding="utf-8"))
     return [
         Entry(
             message.context or "",
             str(message.id),
             str(message.string or ""),
             message.fuzzy,
-            before.get(message.context or "", "") if message.fuzzy else "",
+            earlier_english.get(message.context or "", "") if message.fuzzy else "",
         )
         for message in messages
         if message.id
@@ -120,10 +120,10 @@ def brought_up_to_date(entries: Sequence[Entry], sources: Sequence[Source]) -> l
     left = list(entries)
     entry_of_source: dict[Source, Entry] = {}
     for source in sources:
-        same = _with_this_english(left, source)
-        if same is not None:
-            left.remove(same)
-            entry_of_source[source] = _as_of_today(same, source)
+        equal_entry = _with_this_english(left, source)
+        if equal_entry is not None:
+            left.remove(equal_entry)
+            entry_of_source[source] = _as_of_today(equal_entry, source)
 
     # Only what no text of today has claimed can be the earlier form of an edited one.
     for source in sources:

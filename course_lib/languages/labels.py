@@ -83,12 +83,12 @@ def translate_html(markup: str, language: str | None = None) -> str:
         return markup
     known = labels(language)
 
-    def piece(found: re.Match[str]) -> str:
-        if found["attribute"]:
-            return f'{found["attribute"]}="{_plain_translated(found["value"], known)}"'
-        if found["run"]:
-            return _run_translated(found["run"], known)
-        return found[0]
+    def piece(match: re.Match[str]) -> str:
+        if match["attribute"]:
+            return f'{match["attribute"]}="{_plain_translated(match["value"], known)}"'
+        if match["run"]:
+            return _run_translated(match["run"], known)
+        return match[0]
 
     return _PIECE.sub(piece, markup)
 

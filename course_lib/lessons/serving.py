@@ -88,8 +88,10 @@ class Program:
     model: nn.Module
     policy: Policy
     compile: Callable[..., Any] = cl.compile
+    # The shape of each call, and how many calls had which outcome
     shapes: list[Shape] = field(default_factory=list)
     said: Counter[str] = field(default_factory=Counter)
+    # For each graph that was compiled: how many nodes it has. Did this call run one of them?
     nodes: list[int] = field(default_factory=list)
     ran: bool = False
 
@@ -112,14 +114,14 @@ class Program:
 
     @torch.no_grad()
     def __call__(self, shape: Shape) -> str:
-        before = len(self.nodes)
+        graphs_before = len(self.nodes)
         self.ran = False
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # the recompile limit
             self.compiled(torch.zeros(shape, dtype=torch.int64))
 
         outcome = "eager"
-        if len(self.nodes) > before:
+        if len(self.nodes) > graphs_before:
             outcome = "compiles"
         elif self.ran:
             outcome = "hit"
@@ -143,10 +145,10 @@ def simulate(
     handled = []
     while waiting:
         began = max(free, waiting[0].arrives)
-        together = [one for one in waiting[:most] if one.arrives <= began]
+        together = [request for request in waiting[:most] if request.arrives <= began]
         waiting = waiting[len(together) :]
 
-        shape = policy.shape([one.length for one in together])
+        shape = policy.shape([request.length for request in together])
         outcome = run(shape)
         compiling = costs.compile if outcome == "compiles" else 0.0
         running = costs.call + costs.token * math.prod(shape)
@@ -155,10 +157,10 @@ def simulate(
         elif policy.dynamic is not False:
             running *= costs.symbolic
 
-        for one in together:
+        for request in together:
             length = shape[1]
             handled.append(
-                Handled(one.arrives, one.length, length, began, compiling, running, shape)
+                Handled(request.arrives, request.length, length, began, compiling, running, shape)
             )
         free = began + compiling + running
     return handled

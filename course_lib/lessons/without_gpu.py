@@ -32,11 +32,11 @@ def imitated_cuda_graphs() -> Iterator[None]:
     recordings = []
 
     def keeping(
-        program: Program, given: Sequence[torch.Tensor]
+        program: Program, arguments: Sequence[torch.Tensor]
     ) -> tuple[Callable[[], None], tuple[Any, ...]]:
-        made = capture(program, given)
-        recordings.append(made)
-        return made
+        recording = capture(program, arguments)
+        recordings.append(recording)
+        return recording
 
     with (
         patch.object(cudagraphs, "capture", keeping),
@@ -56,9 +56,9 @@ def capture(
 
     That function reads the memory of `given` as it is then. Recording does not run the program: its
     writes to inputs are undone."""
-    before = [x.clone() for x in given]
+    copies = [x.clone() for x in given]
     results = program(*given)
-    for x, old in zip(given, before, strict=True):
+    for x, old in zip(given, copies, strict=True):
         if not torch.equal(x, old):
             x.copy_(old)
 

@@ -92,9 +92,9 @@ class Term:
 
     def where(self, yes: Any, no: Any) -> "Term":
         """`yes` where this (a bool) is true, else `no`; one of them is a term."""
-        one = yes if isinstance(yes, Term) else no
-        chosen = self.ops.where(self.value, one.like(yes).value, one.like(no).value)
-        return Term(self.ops, chosen, one.dtype)
+        known_term = yes if isinstance(yes, Term) else no
+        chosen = self.ops.where(self.value, known_term.like(yes).value, known_term.like(no).value)
+        return Term(self.ops, chosen, known_term.dtype)
 
     def __getattr__(self, op: str) -> Callable[..., "Term"]:
         """x.erf(), x.maximum(y), ...: every operation of `UNARY` and `BINARY`."""

@@ -321,6 +321,6 @@ class LoopGraph:
         """Every buffer by name: inputs, constants, and what the nodes write."""
         inputs = [buffer for buffer in self.inputs if buffer is not None]
         constants = [Buffer.like(tensor, name) for name, tensor in self.constants.items()]
-        written = [buffer for node in self.nodes for buffer in node.buffers]
+        results = [buffer for node in self.nodes for buffer in node.buffers]
 
-        return {buffer.name: buffer for buffer in [*inputs, *constants, *written]}
+        return {buffer.name: buffer for buffer in [*inputs, *constants, *results]}

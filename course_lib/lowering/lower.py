@@ -149,7 +149,7 @@ class Lowering:
                 self.note_place(number, None)
             return number
 
-        operators.has_strides(fake, "an input")
+        operators.require_strides(fake, "an input")
         if fake.is_neg():
             raise NotImplementedError(
                 "an input's negation is still to be done (`x.conj().imag`): its memory is not what it shows"
@@ -371,7 +371,7 @@ class Lowering:
 
         results, form = tree_flatten(node.meta.get("val"))
         for result in results:
-            operators.has_strides(result, f"the result of {node.target}")
+            operators.require_strides(result, f"the result of {node.target}")
         if getattr(getattr(op, "_schema", None), "is_mutable", False):
             raise NotImplementedError(
                 f"{node.target} writes to its arguments, and a graph must be functional"

@@ -87,7 +87,7 @@ def may_recompute(node: fx.Node) -> bool:
     return is_pointwise or name_of(node) in CREATIONS
 
 
-def has_strides(tensor: Any, what: str) -> None:
+def require_strides(tensor: Any, what: str) -> None:
     """Raise `NotImplementedError` for a tensor that is no array of elements (sparse ones). `what` names it."""
     if isinstance(tensor, torch.Tensor) and tensor.layout is not torch.strided:
         raise NotImplementedError(f"{what} is a {tensor.layout} tensor, which no buffer can hold")

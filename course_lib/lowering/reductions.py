@@ -37,8 +37,8 @@ def dimensions(x: View, dims: Dims) -> list[int]:
     if rank == 0:
         return []
 
-    named = [dims] if isinstance(dims, int) else dims or range(rank)
-    return sorted({d % rank for d in named})
+    named_dims = [dims] if isinstance(dims, int) else dims or range(rank)
+    return sorted({d % rank for d in named_dims})
 
 
 def reduce(

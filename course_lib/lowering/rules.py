@@ -91,8 +91,10 @@ def pointwise(formula: Formula, low: Lowering, node: fx.Node, *args: Any, **kwar
 
     def body(ops: Handler, index: Index) -> Term:
         positional = [operands.element(argument, ops, index) for argument in args]
-        named = {name: operands.element(value, ops, index) for name, value in kwargs.items()}
-        return formula.function(*positional, **named)
+        keyword_values = {
+            name: operands.element(value, ops, index) for name, value in kwargs.items()
+        }
+        return formula.function(*positional, **keyword_values)
 
     # What has no loop form says so here, while the operator can still be called instead.
     body(Probe(), [sympy.Integer(0)] * fake.ndim)

@@ -110,19 +110,21 @@ def run_compiler(
     # Libraries come after the source that needs them.
     command = [compiler, str(source), "-o", str(output), *flags]
     try:
-        done = subprocess.run(command, capture_output=True, text=True)
+        process = subprocess.run(command, capture_output=True, text=True)
     except OSError as error:
         raise BackendMissing(
             f"the C++ compiler {compiler} cannot be run ({error.strerror}); set CXX to one that can"
         ) from None
 
-    if done.returncode != 0 or not output.exists():
+    if process.returncode != 0 or not output.exists():
         kept_source = source
         if keep:
             kept_source = config.cache_dir() / f"failed-{build_cache.key_of(text)[:12]}.cpp"
         shutil.move(source, kept_source)
         command = [word.replace(str(source), str(kept_source)) for word in command]
-        raise CompileFailed("the C++ compiler", command, done.stderr.splitlines()[:8], kept_source)
+        raise CompileFailed(
+            "the C++ compiler", command, process.stderr.splitlines()[:8], kept_source
+        )
 
 
 def identity(compiler: str) -> str:

@@ -62,10 +62,10 @@ def with_cuda_graphs(program: Program, graph: LoopGraph) -> Program:
         tell_that_it_falls_back(reason)
         return program
 
-    written = {tensors.index(buffer) for buffer in graph.updates.values()}
+    written_inputs = {tensors.index(buffer) for buffer in graph.updates.values()}
     if graph.places:
-        return RecorderForSizes(program, graph, written)
-    return Recorder(program, written)
+        return RecorderForSizes(program, graph, written_inputs)
+    return Recorder(program, written_inputs)
 
 
 def tell_that_it_falls_back(reason: str) -> None:
@@ -228,9 +228,9 @@ class Recorder:
     def record(self, inputs: Sequence[torch.Tensor], addresses: list[int]) -> tuple[Any, ...]:
         """Make a recording for these addresses and play it; without room for one, run the program
         as it is."""
-        moved = {n for n in range(len(inputs)) if self.has_moved(n, addresses[n])}
-        if moved:
-            self.moving |= moved
+        moved_inputs = {n for n in range(len(inputs)) if self.has_moved(n, addresses[n])}
+        if moved_inputs:
+            self.moving |= moved_inputs
             self.recordings.clear()
 
         # Recordings for addresses of before have had their time.

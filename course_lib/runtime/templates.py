@@ -126,15 +126,15 @@ def regions_of(default: Schedule, ours: Schedule, loops: Loops) -> list[set[str]
     """The smallest sets of buffers such that each kernel of either schedule, and each product,
     writes to one set only."""
     together = [names_of(parts) for parts in loops.values()]
-    for one, other in ((default, ours), (ours, default)):
-        known = set().union(*together, *(names_of([kernel]) for kernel in other.kernels))
-        for kernel in one.kernels:
+    for this_schedule, other_schedule in ((default, ours), (ours, default)):
+        known = set().union(*together, *(names_of([kernel]) for kernel in other_schedule.kernels))
+        for kernel in this_schedule.kernels:
             names = names_of([kernel])
             # A buffer that the other schedule never writes is computed again in that schedule, in
             # each kernel that reads it. So # these kernels belong together with the one that writes
             # it here.
             if not names <= known:
-                readers = [reader for reader in one.kernels if reader.reads & names]
+                readers = [reader for reader in this_schedule.kernels if reader.reads & names]
                 names |= names_of(readers)
             together.append(names)
     return joined(together)

@@ -112,12 +112,12 @@ def load_interpreted(
     programs = programs_of_call(source, meta)
     symbols = len(source.symbols)
 
-    def started(*given: Any) -> None:
-        count = programs(*given[len(given) - symbols :])
+    def started(*arguments: Any) -> None:
+        count = programs(*arguments[len(arguments) - symbols :])
         if count == 0:
             return
         with simulator.using(refusals=False, checks=False, fusion=False, flush=False):
-            kernel[(count,)](*given, **meta)
+            kernel[(count,)](*arguments, **meta)
 
     return started
 
@@ -152,11 +152,11 @@ def compiled(
         "enable_reflect_ftz": source.flushes,
     }
 
-    def start_by_triton(*given: Any) -> None:
+    def start_by_triton(*arguments: Any) -> None:
         count = programs
         if count_for_sizes:
-            count = count_for_sizes(*given[-len(source.symbols) :])
-        kernel[(count,)](*given, **how)
+            count = count_for_sizes(*arguments[-len(source.symbols) :])
+        kernel[(count,)](*arguments, **how)
 
     driver = importlib.import_module("triton.runtime").driver.active
     index = torch.cuda.current_device() if device.index is None else device.index

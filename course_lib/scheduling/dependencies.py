@@ -88,8 +88,8 @@ def record(node: LoopNode, buffers: Mapping[str, Buffer]) -> Body:
         values.append(linear_index(rindex, contiguous(node.reduced)))
 
     write = Access(node.buffer.name, linear(node.place(index)))
-    used = dict.fromkeys(linear(value) for value in values)
-    return Body(tuple(reads), write, tuple(used), tuple(operations))
+    index_formulas = dict.fromkeys(linear(value) for value in values)
+    return Body(tuple(reads), write, tuple(index_formulas), tuple(operations))
 
 
 def record_all(

@@ -70,8 +70,8 @@ class TreeBuilder:
     def make(self, op: str, args: tuple[Expr, ...], dtype: torch.dtype, detail: Any = None) -> Expr:
         """The expression; an equal one that exists already is that very object."""
         # 0.0 and -0.0 are equal, and so are 1 and True: they are told apart by their text and type.
-        written = repr(detail) if isinstance(detail, float) else detail
-        key = (op, args, dtype, written, type(detail))
+        comparable_detail = repr(detail) if isinstance(detail, float) else detail
+        key = (op, args, dtype, comparable_detail, type(detail))
         return self.nodes.setdefault(key, Expr(op, args, dtype, detail))
 
     def __getattr__(self, op: str) -> Callable[..., Expr]:
@@ -169,8 +169,8 @@ def trees_of(
 ) -> tuple[dict[Step, Expr], TreeBuilder]:
     """Every step of the kernel as a tree, and the builder that made them: it knows the indices that
     the steps look up."""
-    written = {step.buffer.name: step.buffer for step in kernel.steps}
-    builder = TreeBuilder({**buffers, **written})
+    own_buffers = {step.buffer.name: step.buffer for step in kernel.steps}
+    builder = TreeBuilder({**buffers, **own_buffers})
 
     trees: dict[Step, Expr] = {}
     for step in kernel.steps:

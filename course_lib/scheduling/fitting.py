@@ -38,8 +38,8 @@ def fit(a: Group, b: Group) -> Group | None:
     (`schedule` clears it.)"""
     second_best: Group | None = None
 
-    for one, other in ways_to_fit(a, b):
-        combined = combine(a, b, one, other)
+    for formula_a, formula_b in ways_to_fit(a, b):
+        combined = combine(a, b, formula_a, formula_b)
         if combined is None or not counts_up(combined):
             continue
         if not combined.mismatched:
@@ -60,14 +60,14 @@ def join(a: Group, b: Group) -> Group | None:
 def ways_to_fit(a: Group, b: Group) -> Iterator[tuple[Linear | None, Linear | None]]:
     """Formulas for the same memory in both, best first: what `a` writes and `b` reads, what both
     read; then just the order."""
-    written = {m.body.write.buffer: m.body.write.index for m in a.members}
-    read = {access.buffer: access.index for m in a.members for access in m.body.reads}
-    wanted = [access for m in b.members for access in m.body.reads]
+    formula_of_write = {m.body.write.buffer: m.body.write.index for m in a.members}
+    formula_of_read = {access.buffer: access.index for m in a.members for access in m.body.reads}
+    reads_of_b = [access for m in b.members for access in m.body.reads]
 
-    for known in (written, read):
-        for access in wanted:
-            if access.buffer in known:
-                yield known[access.buffer], access.index
+    for formula_in_a in (formula_of_write, formula_of_read):
+        for access in reads_of_b:
+            if access.buffer in formula_in_a:
+                yield formula_in_a[access.buffer], access.index
     yield None, None
 
 
@@ -81,8 +81,10 @@ def counts_up(group: Group) -> bool:
         strides = contiguous(member.node.reduced)
         steps = []
         for loop in group.columns:
-            moved = zip(member.rindex, strides, strict=True)
-            steps.append(sum(i.coefficient(loop.symbol) * stride for i, stride in moved))
+            indices_with_strides = zip(member.rindex, strides, strict=True)
+            steps.append(
+                sum(i.coefficient(loop.symbol) * stride for i, stride in indices_with_strides)
+            )
         if steps != sorted(steps, reverse=True):
             return False
 
@@ -120,11 +122,13 @@ class Piece(NamedTuple):
         return loop.kind if loop else "row"
 
 
-def combine(a: Group, b: Group, one: Linear | None, other: Linear | None) -> Group | None:
-    """Cut the loops of both where they walk memory alike (by formula `one` in `a` and `other` in
-    `b`)."""
-    moving_a, still_a = walk(a, one)
-    moving_b, still_b = walk(b, other)
+def combine(a: Group, b: Group, formula_a: Linear | None, formula_b: Linear | None) -> Group | None:
+    """Cut the loops of both where they walk memory alike.
+
+    `formula_a` and `formula_b` say at which place of it each group is."""
+    # The moving loops walk along the common memory; while the still ones run, its place stays.
+    moving_a, still_a = walk(a, formula_a)
+    moving_b, still_b = walk(b, formula_b)
 
     moving = cut_alike(moving_a, moving_b)
     still = None if moving is None else pieces_of_still_loops(a, b, still_a, still_b)

@@ -121,12 +121,14 @@ class Group(Nest):
     @cached_property
     def mismatched(self) -> tuple[str, ...]:
         """Buffers computed here of which other elements are needed at once: with any, these nodes cannot run together."""
-        written = {member.body.write.buffer: member.body.write.index for member in self.members}
+        index_of_write = {
+            member.body.write.buffer: member.body.write.index for member in self.members
+        }
 
         # A dictionary for its order: the names appear in reasons.
         buffers: dict[str, None] = {}
         for access in self.loads:
-            if access.index != written.get(access.buffer, access.index):
+            if access.index != index_of_write.get(access.buffer, access.index):
                 buffers[access.buffer] = None
         return tuple(buffers)
 

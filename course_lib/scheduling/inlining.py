@@ -198,6 +198,6 @@ def inlined_into(node: Node, producers: Sequence[Any]) -> Node:
         return node.inner(Inline(ops, by_name), *indices)
 
     origins: dict[Any, None] = {}
-    for one in (*producers, node):
-        origins.update(dict.fromkeys(one.origins))
+    for part in (*producers, node):
+        origins.update(dict.fromkeys(part.origins))
     return replace(node, inner=inner, origins=tuple(origins))

@@ -108,7 +108,7 @@ class FusedKernel(Nest):
     bytes_saved: int = 0
     # Stored buffer → the dead one whose memory it takes (`memory`)
     in_place: dict[str, str] = field(default_factory=dict)
-    # If calls with other sizes will come: the sizes that all have
+    # None if all calls have the same sizes. Else the sizes that stay the same in all calls
     fixed: Collection[int] | None = None
 
     @property

@@ -142,8 +142,8 @@ class Planner:
         unread = [buffer.name for buffer in kernel.buffers if self.last_use[buffer.name] == n]
         dead = {self.number[name] for name in (*dying, *unread)}
         for number in sorted(dead):
-            one = self.result.allocations[number]
-            self.free.setdefault(room_for(one.buffer), []).append(one)
+            allocation = self.result.allocations[number]
+            self.free.setdefault(room_for(allocation.buffer), []).append(allocation)
         return overwritten
 
     def place_elsewhere(self, buffer: Buffer, n: int, kernel: Kernel) -> None:
@@ -187,11 +187,11 @@ class Planner:
                 return old
         return None
 
-    def may_be_written(self, n: int, given: Buffer) -> bool:
+    def may_be_written(self, n: int, input_buffer: Buffer) -> bool:
         """May kernel `n` write to this input?
 
         Not before the last check of data, nor if another reads it later."""
-        return n > self.last_check and self.last_use.get(given.name, n) <= n
+        return n > self.last_check and self.last_use.get(input_buffer.name, n) <= n
 
 
 def peak_bytes(plan: MemoryPlan) -> int:
@@ -200,10 +200,14 @@ def peak_bytes(plan: MemoryPlan) -> int:
     Inputs do not count."""
     size_of: dict[str, int] = {}
     made_by: dict[int, int] = {}
-    for one in plan.allocations:
-        if one.how == "new":
-            size_of[one.storage] = hint(extent(one.buffer)) * one.buffer.dtype.itemsize
-            made_by[one.kernel] = made_by.get(one.kernel, 0) + size_of[one.storage]
+    for allocation in plan.allocations:
+        if allocation.how == "new":
+            size_of[allocation.storage] = (
+                hint(extent(allocation.buffer)) * allocation.buffer.dtype.itemsize
+            )
+            made_by[allocation.kernel] = (
+                made_by.get(allocation.kernel, 0) + size_of[allocation.storage]
+            )
 
     held = peak = 0
     for kernel, freed in enumerate(plan.free_after):

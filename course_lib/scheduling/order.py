@@ -48,10 +48,10 @@ class Order:
         self.set_before.clear()
         for n, group in enumerate(sorted(self.needs, key=self.place.__getitem__)):
             self.bit_of[group] = 1 << n
-            before = 0
+            bits_before = 0
             for needed in self.needs[group]:
-                before |= self.set_before[needed] | self.bit_of[needed]
-            self.set_before[group] = before
+                bits_before |= self.set_before[needed] | self.bit_of[needed]
+            self.set_before[group] = bits_before
 
     def known_between(self, a: Group, b: Group) -> list[Group]:
         """The groups on a way from one to the other, of those that the latter needs itself.
@@ -106,10 +106,10 @@ class Order:
 
         earlier = self.reached(last, self.needs, start, end, apart_from=first)
         later = self.reached(first, self.needed_by, start, end, apart_from=last)
-        moved = [*earlier, both, *later]
+        new_order = [*earlier, both, *later]
 
         places = sorted([*(self.place[group] for group in (*earlier, *later)), end])
-        for group, place in zip(moved, places, strict=True):
+        for group, place in zip(new_order, places, strict=True):
             self.place[group] = place
 
     def reached(

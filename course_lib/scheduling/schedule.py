@@ -73,8 +73,8 @@ class Schedule:
         for kernel, group in zip(self.kernels, self.groups, strict=True):
             lines.append(f"{human_bytes(group.traffic):>10}  {kernel}")
 
-        before = human_bytes(self.bytes_before)
-        lines.append(f"{human_bytes(self.bytes_after):>10}  in all, instead of {before}")
+        bytes_before = human_bytes(self.bytes_before)
+        lines.append(f"{human_bytes(self.bytes_after):>10}  in all, instead of {bytes_before}")
         return "\n".join(lines)
 
 

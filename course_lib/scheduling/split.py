@@ -183,11 +183,13 @@ class MeanOfChunk:
 
         return Inline(ops, {self.mean.name: Pointwise(self.mean, self.mean.shape, own)})
 
-    def corrected(self, ops: Handler, found: Value, at: Index, row: sympy.Expr) -> Value:
+    def corrected(
+        self, ops: Handler, squared_distances: Value, at: Index, row: sympy.Expr
+    ) -> Value:
         """The squared distances of a chunk from the mean of all: those from its own mean, and how
         far that lies off."""
         apart = ops.sub(self.load(ops, at), ops.load(self.mean.name, row))
-        return ops.add(found, ops.mul(self.count(ops), ops.mul(apart, apart)))
+        return ops.add(squared_distances, ops.mul(self.count(ops), ops.mul(apart, apart)))
 
 
 class Cut(NamedTuple):

@@ -205,10 +205,10 @@ def functions_of_the_language() -> list[tuple[Any, str, Any, Any]]:
     return functions
 
 
-def jit_function(kernel: Any, made: dict[Any, Any]) -> Any:
+def jit_function(kernel: Any, compiled_functions: dict[Any, Any]) -> Any:
     """A kernel of the interpreter as one for the compiler, with all kernels that it calls."""
-    if kernel in made:
-        return made[kernel]
+    if kernel in compiled_functions:
+        return compiled_functions[kernel]
     of_language = {old: new for _, _, old, new in functions_of_the_language()}
     if kernel in of_language:
         return of_language[kernel]
@@ -221,9 +221,14 @@ def jit_function(kernel: Any, made: dict[Any, Any]) -> Any:
     for attribute in ("__annotations__", "__module__", "__qualname__", "__kwdefaults__", "__doc__"):
         setattr(copy, attribute, getattr(function, attribute))
     options = {key: value for key, value in kernel.kwargs.items() if value is not None}
-    made[kernel] = JITFunction(copy, **options)
+    compiled_functions[kernel] = JITFunction(copy, **options)
     names.update(
-        (name, jit_function(value, made) if isinstance(value, InterpretedFunction) else value)
+        (
+            name,
+            jit_function(value, compiled_functions)
+            if isinstance(value, InterpretedFunction)
+            else value,
+        )
         for name, value in function.__globals__.items()
     )
-    return made[kernel]
+    return compiled_functions[kernel]

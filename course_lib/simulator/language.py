@@ -42,7 +42,7 @@ def number(x: Any) -> int:
 class StaticLoop:
     """`tl.static_range`: unrolled when it is compiled, its variable a Python number."""
 
-    compiled = False
+    compiled = False  # Is it still a loop in the compiled kernel?
 
     def __init__(self, *bounds: Any, step: Any = None, **named: Any) -> None:
         steps = [] if step is None else [step]
@@ -61,8 +61,9 @@ class Loop(StaticLoop):
     compiled = True
 
     def __init__(self, *bounds: Any, step: Any = None, **named: Any) -> None:
-        named = {name: named[name] for name in ("arg1", "arg2") if name in named}
-        bounds = (*bounds, *named.values())
+        # `tl.range(arg1=0, arg2=8)`: bounds may be given by name
+        named_bounds = [named[name] for name in ("arg1", "arg2") if name in named]
+        bounds = (*bounds, *named_bounds)
         super().__init__(*bounds, step=step)
 
         semantic = interpreter.interpreter_semantic

@@ -79,7 +79,7 @@ def bind(kernel: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Call:
 
     What is no parameter is an option of the compiler; one that it does not know is an error."""
     parameters = set(kernel.arg_names)
-    named = {name: value for name, value in kwargs.items() if name in parameters}
+    keyword_arguments = {name: value for name, value in kwargs.items() if name in parameters}
     options = {name: value for name, value in kwargs.items() if name not in parameters}
     for name in options:
         if name not in known_options():
@@ -88,7 +88,7 @@ def bind(kernel: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Call:
         warps = options["num_warps"]
         assert warps > 0 and warps & (warps - 1) == 0, "num_warps must be a power of 2"
 
-    arguments = dynamic_function(kernel)(*args, **named)
+    arguments = dynamic_function(kernel)(*args, **keyword_arguments)
     constants = {name for name, note in kernel.fn.__annotations__.items() if is_constexpr(note)}
     return Call(arguments, constants & parameters, options)
 
@@ -299,7 +299,7 @@ def find_patches() -> None:
     importlib.import_module("triton.compiler.code_generator")
 
     owners = [tl, tl.core, tl.tensor, tl.math, tl.dtype, tl.core.tensor_descriptor_base]
-    before = {id(owner): dict(vars(owner)) for owner in owners}
+    attributes_before = {id(owner): dict(vars(owner)) for owner in owners}
 
     names = {"tl": tl, "core": tl.core}
     scope = interpreter._patch_lang(FunctionType((lambda: None).__code__, names))
@@ -312,7 +312,7 @@ def find_patches() -> None:
     tl.tensor.__index__ = lambda self: int(np.ravel(self.handle.data)[0])
 
     for owner in owners:
-        old = before[id(owner)]
+        old = attributes_before[id(owner)]
         for name, value in list(vars(owner).items()):
             if value is not old.get(name, MISSING):
                 patches.append(Patch(owner, name, old.get(name, MISSING), value))

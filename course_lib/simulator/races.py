@@ -80,19 +80,23 @@ def meeting(accesses: list[Access]) -> list[Access]:
 def those_of_several_programs(stretch: list[Access]) -> list[Access]:
     """All of them, if there are several programs and one of them writes."""
     several = len({access.program for access in stretch}) > 1
-    written = any(access.kind == "write" for access in stretch)
-    return stretch if several and written else []
+    somebody_writes = any(access.kind == "write" for access in stretch)
+    return stretch if several and somebody_writes else []
 
 
 def columns(accesses: list[Access]) -> Table | None:
     """One row for each lane of each access; only addresses that someone writes and that come more
     than once."""
-    written = np.unique(np.concatenate([a.addresses for a in accesses if a.kind == "write"]))
+    written_addresses = np.unique(
+        np.concatenate([a.addresses for a in accesses if a.kind == "write"])
+    )
     rows = []
     for position, access in enumerate(accesses):
         addresses = access.addresses.reshape(-1)
-        place = np.minimum(np.searchsorted(written, addresses), written.size - 1)
-        written_lanes = np.flatnonzero(written[place] == addresses)
+        place = np.minimum(
+            np.searchsorted(written_addresses, addresses), written_addresses.size - 1
+        )
+        written_lanes = np.flatnonzero(written_addresses[place] == addresses)
         lanes = written_lanes if access.lanes is None else access.lanes[written_lanes]
         values = (
             np.zeros(written_lanes.size, np.uint64)
@@ -122,8 +126,9 @@ def bits(stored: Any) -> Any:
 
 def suspected(table: Table, watch: Watch) -> Any:
     """Numbers of the addresses with two programs, or two values in one store."""
+    # `reduceat` looks at the rows of one address together: they begin at `start`
     start, size = table.start, table.address.size
-    programs = np.maximum.reduceat(table.program, start) != np.minimum.reduceat(
+    has_two_programs = np.maximum.reduceat(table.program, start) != np.minimum.reduceat(
         table.program, start
     )
     # All that is there are writes of one value: no race, whoever comes first
@@ -131,8 +136,10 @@ def suspected(table: Table, watch: Watch) -> Any:
     one_value = np.maximum.reduceat(table.value, start) == np.minimum.reduceat(table.value, start)
 
     ends = np.r_[start[1:], size]
-    several = ends - start > 1
-    return np.flatnonzero(several & ~(only_writes & one_value) & (programs | only_writes))
+    has_several_rows = ends - start > 1
+    return np.flatnonzero(
+        has_several_rows & ~(only_writes & one_value) & (has_two_programs | only_writes)
+    )
 
 
 def racing_pair(

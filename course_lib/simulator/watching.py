@@ -110,10 +110,10 @@ class Watch:
     def who(self, lane: Any, shape: tuple[int, ...], program: int | None = None) -> str:
         """`program 3, lane 17`."""
         names = self.program if program is None else np.unravel_index(program, self.grid)
-        used = [int(n) for n in names]
-        while len(used) > 1 and self.grid[len(used) - 1] == 1:
-            used.pop()
-        shown = used[0] if len(used) == 1 else tuple(used)
+        coordinates = [int(n) for n in names]
+        while len(coordinates) > 1 and self.grid[len(coordinates) - 1] == 1:
+            coordinates.pop()
+        shown = coordinates[0] if len(coordinates) == 1 else tuple(coordinates)
         return f"program {shown}, lane {lane_name(int(lane), shape)}"
 
     def access(self, kind: str, pointer: Any, mask: Any, values: Any = None) -> Any:

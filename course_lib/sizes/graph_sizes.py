@@ -73,9 +73,9 @@ class Sizes:
         known = getattr(self.env, "backed_var_to_val", None) or self.env.var_to_val
         return sympy.Integer(known[symbol])
 
-    def is_fixed(self, mine: SizeSymbol) -> bool:
+    def is_fixed(self, own_symbol: SizeSymbol) -> bool:
         """True if this symbol was open when this began, and some answer has fixed it since."""
-        symbol = self.theirs[mine]
+        symbol = self.theirs[own_symbol]
         return symbol not in self.numbers and self.is_number(symbol)
 
     @property

@@ -264,14 +264,14 @@ def try_call(info: Any, op: Callable[..., Any], sample: Any, build: bool) -> Cal
     return Call("wrong", watch.extern, problem) if problem else watch.call()
 
 
-def is_random(info: Any, op: Callable[..., Any], given: Any, expected: Any) -> bool:
+def is_random(info: Any, op: Callable[..., Any], arguments: Any, expected: Any) -> bool:
     """Does the result depend on the seed, or on memory that nobody set?"""
     if any(part in info.name for part in NOBODY_SET_IT):
         return True
-    return differ(expected, seeded(op, fresh(given), seed=1))
+    return differ(expected, seeded(op, fresh(arguments), seed=1))
 
 
-def fresh(given: Any) -> Any:
+def fresh(arguments: Any) -> Any:
     """Copies of the arguments with the same strides, so that a call that writes to them harms
     nobody."""
 
@@ -287,22 +287,22 @@ def fresh(given: Any) -> Any:
     def once(x: torch.Tensor) -> torch.Tensor:
         return memo.setdefault(id(x), copied(x))
 
-    return tree_map_only(torch.Tensor, once, copy.copy(given))
+    return tree_map_only(torch.Tensor, once, copy.copy(arguments))
 
 
-def seeded(function: Callable[..., Any], given: Any, seed: int = 0) -> Any:
+def seeded(function: Callable[..., Any], arguments: Any, seed: int = 0) -> Any:
     torch.manual_seed(seed)
-    args, kwargs = given
+    args, kwargs = arguments
     return function(*args, **kwargs)
 
 
-def in_float64(op: Any, given: Any) -> Any:
+def in_float64(op: Any, arguments: Any) -> Any:
     """What eager says if it computes with float64, or None."""
 
     def widen(x: torch.Tensor) -> torch.Tensor:
         return x.to(WIDER[x.dtype]) if x.dtype in WIDER else x
 
-    wide = tree_map_only(torch.Tensor, widen, fresh(given))
+    wide = tree_map_only(torch.Tensor, widen, fresh(arguments))
     try:
         return seeded(op, wide)
     except Exception:
@@ -348,9 +348,9 @@ def run_all(
     running: dict[Connection, Running] = {}
     rows: list[Row] = []
 
-    def done(found: list[Row]) -> None:
-        rows.extend(found)
-        tell(summary(found, len(waiting)))
+    def done(new_rows: list[Row]) -> None:
+        rows.extend(new_rows)
+        tell(summary(new_rows, len(waiting)))
 
     while waiting or running:
         while waiting and len(running) < workers:

@@ -148,7 +148,10 @@ def text_row(widths: tuple[int, ...], *columns: str) -> list[str]:
 def as_html(findings: tuple[Finding, ...], where: Tier) -> str:
     """A table in the notebook's own colours; the status is a word, so that it needs no colour."""
     mark = {"ok": "✓ ok", "note": "• note", "missing": "✗ missing"}
-    rows = [html_row("td", one.item, one.found, mark[one.status], one.advice) for one in findings]
+    rows = [
+        html_row("td", finding.item, finding.found, mark[finding.status], finding.advice)
+        for finding in findings
+    ]
     body = "\n".join(rows)
     caption = f"<b>Tier: {html.escape(where.name)}.</b> {html.escape(where.meaning)}"
     head = html_row("th", *HEAD)

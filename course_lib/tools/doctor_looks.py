@@ -332,18 +332,20 @@ def compiles(compiler: str, *flags: str) -> tuple[bool, str]:
         library = str(Path(folder, "probe.so"))
         command = [compiler, *flags, "-shared", "-fPIC", "-x", "c++", "-", "-o", library]
         try:
-            done = subprocess.run(command, input=PROBE, capture_output=True, text=True, timeout=60)
+            process = subprocess.run(
+                command, input=PROBE, capture_output=True, text=True, timeout=60
+            )
         except (OSError, subprocess.TimeoutExpired) as error:
             return False, str(error)
 
-    error_lines = done.stderr.strip().splitlines()
-    return done.returncode == 0, error_lines[0] if error_lines else ""
+    error_lines = process.stderr.strip().splitlines()
+    return process.returncode == 0, error_lines[0] if error_lines else ""
 
 
 def first_line(program: str, flag: str) -> str:
     """What a program says of its version, in one line; its name where it says nothing."""
-    done = subprocess.run([program, flag], capture_output=True, text=True, timeout=30)
-    output_lines = (done.stdout.strip() or done.stderr.strip()).splitlines()
+    process = subprocess.run([program, flag], capture_output=True, text=True, timeout=30)
+    output_lines = (process.stdout.strip() or process.stderr.strip()).splitlines()
     return output_lines[0] if output_lines else Path(program).name
 
 

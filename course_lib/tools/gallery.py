@@ -219,14 +219,14 @@ def pictures(measured: Measured) -> Iterator[Entry]:
     yield from around_the_compiler()
 
 
-def front_half(found: dict[str, viz.Trace]) -> Iterator[Entry]:
+def front_half(trace_by_name: dict[str, viz.Trace]) -> Iterator[Entry]:
     """From Python to guards."""
-    trace, broken, sizes = found["block"], found["broken"], found["sizes"]
+    trace, broken, sizes = trace_by_name["block"], trace_by_name["broken"], trace_by_name["sizes"]
     yield "pipeline", "trace.show()", trace.show
     yield "bytecode", "trace.bytecode()", lambda: broken.bytecode("branchy")
     yield "disassembly", "viz.disassembly(f)", lambda: viz.disassembly(softmax)
     yield "graph", "trace.graph()", trace.graph
-    large = found["large"]
+    large = trace_by_name["large"]
     yield "modules", "trace.graph(by_module=True)", lambda: large.graph(by_module=True)
 
     yield "break", "trace.break_card()", broken.break_card
@@ -243,9 +243,9 @@ def front_half(found: dict[str, viz.Trace]) -> Iterator[Entry]:
     yield "buckets", "viz.buckets(lengths, borders)", lambda: buckets(LENGTHS, (32, 64, 128))
 
 
-def back_half(found: dict[str, viz.Trace]) -> Iterator[Entry]:
+def back_half(trace_by_name: dict[str, viz.Trace]) -> Iterator[Entry]:
     """From ATen to kernels."""
-    trace, triton = found["block"], found["triton"]
+    trace, triton = trace_by_name["block"], trace_by_name["triton"]
     yield "aten", "trace.aten()", trace.aten
     yield "joint", "trace.joint()", trace.joint
     yield "pipes", "viz.pipes(...)", lambda: pipes(*CUT)
@@ -267,8 +267,8 @@ def back_half(found: dict[str, viz.Trace]) -> Iterator[Entry]:
     yield "code", "trace.code(kernel=0)", lambda: trace.code(kernel=0)
     yield "lanes", "viz.lanes(30, 4, threads=2)", lambda: lanes(30, 4, threads=2)
     yield "tiles", "trace.tiles()", triton.tiles
-    yield "tiles-walk", "trace.tiles(1)", lambda: found["walk"].tiles(1)
-    yield "tiles-product", "trace.tiles() of a matrix product", found["product"].tiles
+    yield "tiles-walk", "trace.tiles(1)", lambda: trace_by_name["walk"].tiles(1)
+    yield "tiles-product", "trace.tiles() of a matrix product", trace_by_name["product"].tiles
     yield "move-tile", "viz.move_tile((4, 20), (2, 8))", lambda: move_tile((4, 20), (2, 8)).picture
     yield "layout", "viz.tile_layout(...)", lambda: tile_layout(1024, per_thread=4, warps=4)
     yield "coalescing", "viz.coalescing([1, 2, 8])", lambda: coalescing([1, 2, 8])
@@ -345,7 +345,9 @@ def launches_of_a_block(measured: Measured) -> dict[str, list[viz.Launch]]:
         return {name: list(map(astuple, viz.launches(call))) for name, call in calls.items()}
 
     measurements = measured("launches", look)
-    return {name: [viz.Launch(*one) for one in several] for name, several in measurements.items()}
+    return {
+        name: [viz.Launch(*launch) for launch in several] for name, several in measurements.items()
+    }
 
 
 def times_of_softmax(measured: Measured) -> dict[str, Samples]:

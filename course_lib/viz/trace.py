@@ -164,7 +164,9 @@ class Trace(Recording):
         """The guards of one captured graph, hung on the paths of what they test; if one failed, its
         branch is marked."""
         result = pick(self.captures, index, CAPTURED)
-        failures = [one for one in self.of(events.GuardFailed) if one.guard in result.guards]
+        failures = [
+            failure for failure in self.of(events.GuardFailed) if failure.guard in result.guards
+        ]
         failed = failures[-1] if failures else None
         return guard_tree(result.guards, failed, title=result.name)
 
@@ -247,7 +249,9 @@ class Trace(Recording):
             f"{number}. {plain_problem(problem)}" for number, problem in enumerate(problems, 1)
         ]
         reasons = "; ".join(problem.reason for problem in problems)
-        body = "".join(f'<div class="cl-torn cl-m">✂ {escape(one)}</div>' for one in sentences)
+        body = "".join(
+            f'<div class="cl-torn cl-m">✂ {escape(sentence)}</div>' for sentence in sentences
+        )
         caption = "Where capture stopped, why, and what can be done about it."
         alt = f"Capture stopped {plural(len(problems), 'time')}: {reasons}."
         return Picture(body, caption, alt, "\n\n".join(sentences), ("break",))

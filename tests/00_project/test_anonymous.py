@@ -28,7 +28,7 @@ def marked(tmp_path, monkeypatch):
         path.parent.mkdir(parents=True)
         path.write_bytes(lesson.exercise.read_bytes())
 
-    def record(item, reference, limits, walled, hidden=()):
+    def record(item, reference, limits, in_sandbox, hidden=()):
         marks = [
             {"exercise": "1.1", "grade_id": "double", "points": 2.0, "out_of": 5.0, "reason": ""}
         ]
@@ -47,7 +47,7 @@ def marked(tmp_path, monkeypatch):
             tmp_path / "submitted",
             tmp_path / "grades",
             tmp_path / "course",
-            walled=False,
+            in_sandbox=False,
             anonymous=True,
         )
         classroom.grade(job, said.append)

@@ -290,14 +290,14 @@ def test_the_limits_that_the_guide_names_are_the_ones_that_hold():
 def test_after_a_crash_only_the_rest_is_marked(tiny):
     submit(tiny, "ann", double=DOUBLE, biggest=BIGGEST)
     bob = submit(tiny, "bob", double="    return numbers", biggest=BIGGEST)
-    rows, said = graded(tiny, walled=False)
+    rows, said = graded(tiny, in_sandbox=False)
     assert [float(row["points"]) for row in rows["ann"] + rows["bob"]] == [2, 3, 0, 3]
     book = tiny.root / "grades" / "marks.jsonl"
     with book.open("a") as file:
         file.write('{"student": "ann", "lesson": "01_ti')  # the power went off here
     (tiny.root / "grades" / "grades.csv").unlink()
     edit(bob, "return numbers", RIGHT)
-    rows, said = graded(tiny, walled=False)
+    rows, said = graded(tiny, in_sandbox=False)
     assert said[0] == "2 submissions, 1 marked already" and said[1:] == [
         "[1/1] bob/01_tiny: 5 of 5"
     ]
@@ -331,7 +331,7 @@ def test_ctrl_c_stops_what_runs_and_begins_nothing_more(tiny):
     for n in range(4):
         submit(tiny, f"student {n}", double="    while True: pass", biggest=BIGGEST)
     job = classroom.Job(
-        tiny.root, tiny.root / "grades", tiny.root, limits=Limits(cell_seconds=60), walled=False
+        tiny.root, tiny.root / "grades", tiny.root, limits=Limits(cell_seconds=60), in_sandbox=False
     )
     said: list[str] = []
     # to the main thread, as a terminal does
@@ -358,7 +358,7 @@ def test_dasks_workers_give_the_same_marks(tiny):
     pytest.importorskip("distributed")
     for n in range(3):
         submit(tiny, f"student {n}", double=DOUBLE, biggest="    return 5" if n == 1 else BIGGEST)
-    rows, said = graded(tiny, walled=not sandbox.why_no_sandbox(), scheduler="local")
+    rows, said = graded(tiny, in_sandbox=not sandbox.why_no_sandbox(), scheduler="local")
     assert [[float(row["points"]) for row in rows[f"student {n}"]] for n in range(3)] == [
         [2, 3],
         [2, 0],

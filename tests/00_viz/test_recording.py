@@ -103,14 +103,14 @@ def test_a_layer_that_is_compiled_by_itself_says_what_called_it_in_eager():
             compiled(layers, torch.ones(4, 8), "x" * number)
     alone = [compile for compile in compiles_of(trace) if compile.name == "Layer.forward"]
     why = "through runs in eager (reached the recompile limit (8)), so what it calls is compiled by itself"
-    assert alone and all(compile.by_itself == why for compile in alone)
+    assert alone and all(compile.why_by_itself == why for compile in alone)
     again = next(
         finding
         for finding in findings(compiles_of(trace))
         if finding.title.startswith("Layer.forward")
     )
     assert why in again.body and "mark_dynamic" not in again.body, "it is no size that failed"
-    assert not compiles_of(trace)[0].by_itself, "the program calls it"
+    assert not compiles_of(trace)[0].why_by_itself, "the program calls it"
 
 
 def test_a_large_tree_is_packed_and_opens_where_a_link_leads(page, tmp_path):
@@ -165,7 +165,7 @@ def test_a_helper_behind_a_graph_break_says_which_line_broke():
     with cl.record() as trace:
         cl.compile(f)(torch.ones(3))
     alone = [compile for compile in compiles_of(trace) if compile.name.endswith("helper")]
-    assert alone and "calls it, and its graph ends at test_recording.py" in alone[0].by_itself
+    assert alone and "calls it, and its graph ends at test_recording.py" in alone[0].why_by_itself
 
 
 def test_what_counts_calls_is_not_taken_for_the_programs_own_code():

@@ -171,7 +171,7 @@ def complaint(lesson: Lesson, one: Sample, reference: str, folder: Path, how: st
 
     limits = Limits(cell_seconds=60)
     left = mark_exercise(lesson, path, limits).marks
-    right = mark_one(item, reference, limits, walled=True)["marks"]
+    right = mark_one(item, reference, limits, in_sandbox=True)["marks"]
     both = [[(m.grade_id, m.points, m.reason) for m in left]]
     both.append([(m["grade_id"], m["points"], m["reason"]) for m in right])
     if both[0] != both[1]:

@@ -106,8 +106,8 @@ def store_in_place(it: Machine, value: Any, name: str, new: Any = MISSING) -> No
         it.world.store(value.__dict__, name, new)
         return
 
-    named = getattr(value, "__name__", type(value).__name__)
-    raise Unsupported(f"changes the attribute '{name}' of {named}")
+    owner_name = getattr(value, "__name__", type(value).__name__)
+    raise Unsupported(f"changes the attribute '{name}' of {owner_name}")
 
 
 def is_class_with_plain_attribute(value: Any, name: str, new: Any) -> bool:
@@ -116,8 +116,8 @@ def is_class_with_plain_attribute(value: Any, name: str, new: Any) -> bool:
         return False
     if type(value).__setattr__ is not type.__setattr__:
         return False
-    before = inspect.getattr_static(value, name, None)
-    return is_value(new) and not hasattr(type(before), "__get__")
+    old_value = inspect.getattr_static(value, name, None)
+    return is_value(new) and not hasattr(type(old_value), "__get__")
 
 
 def set_module_attribute(

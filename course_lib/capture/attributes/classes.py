@@ -20,14 +20,14 @@ if TYPE_CHECKING:
     from course_lib.capture.machine import Machine
 
 
-def is_data(found: Any) -> bool:
+def is_data(member: Any) -> bool:
     """Does this class attribute come before what the instance itself has by that name?"""
-    return hasattr(type(found), "__get__") and hasattr(type(found), "__set__")
+    return hasattr(type(member), "__get__") and hasattr(type(member), "__set__")
 
 
-def is_value(found: Any) -> bool:
+def is_value(member: Any) -> bool:
     """Is this class attribute a plain value, which reading it gives as it is?"""
-    return found is not MISSING and not hasattr(type(found), "__get__")
+    return member is not MISSING and not hasattr(type(member), "__get__")
 
 
 def class_attribute(it: Machine, cls: type, name: str) -> Any:
@@ -57,23 +57,23 @@ def class_attribute(it: Machine, cls: type, name: str) -> Any:
     return guarded_value(it, cls, name, static, attribute)
 
 
-def guarded_value(it: Machine, cls: type, name: str, static: Any, found: Any) -> Any:
+def guarded_value(it: Machine, cls: type, name: str, static: Any, value: Any) -> Any:
     """What stands for a value, or for a function, as it stands in the body of a class."""
     source = it.world.source_of(cls)
 
     # What nobody changes needs no guard.
-    of_python = type(found) in CONSTANT_TYPES and not is_users(cls)
-    literal = source is None and has_literal(found)
-    special = name.startswith("__") and not is_a(found, (types.FunctionType, dict, list))
-    may_change = is_value(static) or is_a(found, types.FunctionType)
+    of_python = type(value) in CONSTANT_TYPES and not is_users(cls)
+    literal = source is None and has_literal(value)
+    special = name.startswith("__") and not is_a(value, (types.FunctionType, dict, list))
+    may_change = is_value(static) or is_a(value, types.FunctionType)
     if of_python or literal or special or not may_change:
-        return found
+        return value
 
-    if source is None and not it.world.is_static(found) and type(found) not in CONSTANT_TYPES:
+    if source is None and not it.world.is_static(value) and type(value) not in CONSTANT_TYPES:
         raise Unsupported(
             f"reads the attribute '{name}' of the class {cls.__name__}, which has no known place"
         )
-    return it.world.wrap(found, attribute_of(source, name))
+    return it.world.wrap(value, attribute_of(source, name))
 
 
 def assume_class_dict(it: Machine, cls: type, source: Source | None) -> None:

@@ -86,9 +86,9 @@ def get(it: Machine, value: Any, name: str, *, default: bool = False) -> Any:
 
     # What the program has written into the class comes before what the class had.
     cls = value if is_a(value, type) else type(value)
-    written = it.world.written(cls, name)
-    member = member_of(type(value), name) if written is MISSING else written
-    lookup = Lookup(it, value, name, default, written, member, it.world.of(value))
+    written_by_program = it.world.written(cls, name)
+    member = member_of(type(value), name) if written_by_program is MISSING else written_by_program
+    lookup = Lookup(it, value, name, default, written_by_program, member, it.world.of(value))
     for rule in LOOKUP_RULES:
         result = rule(lookup)
         if result is not GO_ON:

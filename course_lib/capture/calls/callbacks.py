@@ -45,8 +45,8 @@ def with_callbacks(
     if place is not None and place < len(listed):
         listed[place] = wrapped(listed[place])
 
-    named = dict(kwargs)
+    keyword_arguments = dict(kwargs)
     for key in ("key", "func"):
-        if key in named:
-            named[key] = wrapped(named[key])
-    return listed, named
+        if key in keyword_arguments:
+            keyword_arguments[key] = wrapped(keyword_arguments[key])
+    return listed, keyword_arguments

@@ -42,13 +42,13 @@ def construct(it: Machine, cls: type, args: list[Any], kwargs: dict[str, Any]) -
     return it.native(cls, *args, **kwargs)
 
 
-def check_maker(it: Machine, cls: type, name: str, given: list[Any]) -> None:
+def check_maker(it: Machine, cls: type, name: str, arguments: list[Any]) -> None:
     """A `__new__` or `__init__` written in C must be known to touch nothing but its arguments."""
     owner = next(base for base in cls.__mro__ if name in base.__dict__)
     if not is_safe_type(owner):
         raise Unsupported(f"makes a {cls.__name__}, which capture cannot make")
     if owner not in (object, functools.partial):
-        it.look_into(*given)
+        it.look_into(*arguments)
 
 
 def build_class(
@@ -66,12 +66,12 @@ def build_class(
     return register_class(it, it.native(metaclass, name, resolved, names, **options))
 
 
-def register_class(it: Machine, made: type) -> type:
+def register_class(it: Machine, cls: type) -> type:
     """Remember a class as made by the interpreted program, and the functions that others have
     written into it."""
-    it.world.made[id(made)] = made
-    for member in vars(made).values():
+    it.world.made[id(cls)] = cls
+    for member in vars(cls).values():
         for function in functions_of(member).values():
             if it.world.source_of(function) is None:
                 it.world.made[id(function)] = function
-    return made
+    return cls

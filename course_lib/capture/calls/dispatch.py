@@ -80,8 +80,8 @@ def is_module(it: Machine, function: Any) -> bool:
 def has_call_of_users(it: Machine, function: Any) -> bool:
     """An instance of the user's class with a `__call__` written in Python?"""
     call_method = member_of(type(function), "__call__")
-    written = is_a(call_method, types.FunctionType) and is_users(type(function))
-    return written and not is_a(function, type)
+    is_in_python = is_a(call_method, types.FunctionType) and is_users(type(function))
+    return is_in_python and not is_a(function, type)
 
 
 def has_call(it: Machine, function: Any) -> bool:

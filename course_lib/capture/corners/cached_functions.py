@@ -125,11 +125,11 @@ class CachedCall:
         return lead_to_what_changed(self.it, self.given)
 
 
-def answers(function: Any, given: list[Argument | None], kwargs: dict[str, Any]) -> bool:
+def answers(function: Any, arguments: list[Argument | None], kwargs: dict[str, Any]) -> bool:
     """True if its cache has an answer for these arguments: no code runs when it is asked."""
     if kwargs or function.cache_parameters()["typed"]:
         return False
-    reals = tuple(one.real for one in given if one is not None)
+    reals = tuple(argument.real for argument in arguments if argument is not None)
     if not all(map(has_plain_hash, reals)):
         return False
     return key_of(reals) in cache_of(function)
@@ -210,10 +210,10 @@ def see_it_compute(
 
     Raises Unsupported if it changes anything, or has operations for the graph."""
     world = it.world
-    before = changes(world), len(world.builder.graph.nodes), len(world.warned)
+    state_before = changes(world), len(world.builder.graph.nodes), len(world.warned)
     it.call_function(inner_function(it, function, world.source_of(function)), args, kwargs)
-    after = changes(world), len(world.builder.graph.nodes), len(world.warned)
-    if before != after:
+    state_after = changes(world), len(world.builder.graph.nodes), len(world.warned)
+    if state_before != state_after:
         raise refusal(function, why)
 
 
@@ -247,7 +247,7 @@ MOST_PARTS = 1000
 """So many objects are looked at under an argument."""
 
 
-def lead_to_what_changed(it: Machine, given: list[Argument | None]) -> bool:
+def lead_to_what_changed(it: Machine, arguments: list[Argument | None]) -> bool:
     """True if one of the arguments holds an object that the program has changed.
 
     (The real one is not changed yet.)"""
@@ -255,7 +255,10 @@ def lead_to_what_changed(it: Machine, given: list[Argument | None]) -> bool:
     changed = {id(known.real) for known in it.world.known.values() if id(known) in holders}
     changed |= holders  # of what is stored elsewhere the key is the object's own
 
-    waiting, ids_seen = [one.real for one in given if one is not None], set[int]()
+    waiting, ids_seen = (
+        [argument.real for argument in arguments if argument is not None],
+        set[int](),
+    )
     while waiting:
         part = waiting.pop()
         if id(part) in ids_seen or is_a(part, (type, types.ModuleType, types.FunctionType)):
@@ -321,22 +324,22 @@ def ask_cache(
     names: list[str],
 ) -> Any:
     """What the real function gives. `names`: those of the last arguments."""
-    arguments = [one for one in given if one is not None]
+    arguments = [argument for argument in given if argument is not None]
     first = len(arguments) - len(names)
-    named = dict(zip(names, arguments[first:], strict=True))
+    argument_by_name = dict(zip(names, arguments[first:], strict=True))
 
     # It makes real tensors, which the cache keeps.
     with torch._C.DisableTorchFunction():
         result = frames.call(
             None,
             function,
-            *(one.real for one in arguments[:first]),
-            **{name: one.real for name, one in named.items()},
+            *(argument.real for argument in arguments[:first]),
+            **{name: argument.real for name, argument in argument_by_name.items()},
         )
 
     # How a guard asks again
-    listed = [one.text for one in arguments[:first]]
-    listed += [f"{name}={one.text}" for name, one in named.items()]
+    listed = [argument.text for argument in arguments[:first]]
+    listed += [f"{name}={argument.text}" for name, argument in argument_by_name.items()]
     return it.world.wrap(result, Source(f"({', '.join(listed)})", source))
 
 

@@ -40,10 +40,10 @@ def checkpoint(
             "they see what the checkpoint saves: use one of the two",
         )
 
-    before = changes_and_writes(it.world)
+    changes_before = changes_and_writes(it.world)
     function_kwargs = {name: arg for name, arg in kwargs.items() if name not in OPTIONS}
     result = it.call(function, *args, **function_kwargs)
-    if changes_and_writes(it.world) != before:
+    if changes_and_writes(it.world) != changes_before:
         raise Unsupported(
             "calls torch.utils.checkpoint with a function that changes something outside",
             "it runs again in backward, and changes it again: move the change out of the function",

@@ -78,7 +78,8 @@ class Plan:
     arguments: int
     results: int
     # Which of all that forward gave are tensors
-    shown: tuple[bool, ...]
+    results_are_tensors: tuple[bool, ...]
+    # What `forward` saved for backward: `At` in place of each tensor
     saved: tuple[Any, ...]
     attributes: dict[str, Any] = field(default_factory=dict)
     # Places of results without a gradient
@@ -88,7 +89,7 @@ class Plan:
     def with_gaps(self, gradients: tuple[Any, ...]) -> list[Any]:
         """The gradients, with None for each result that is no tensor, as autograd has it."""
         rest = iter(gradients)
-        return [next(rest) if is_tensor else None for is_tensor in self.shown]
+        return [next(rest) if is_tensor else None for is_tensor in self.results_are_tensors]
 
 
 def attached(plan: Plan) -> Callable[..., Any]:
@@ -136,8 +137,8 @@ def follow(it: Machine, cls: Any, args: list[Any], wanted: bool) -> Any:
     if torch._C._functorch.peek_interpreter_stack() is not None:
         raise Unsupported(f"calls {cls.__name__}.apply within a transform", CALL_OUTSIDE)
 
-    asked = tuple(is_a(arg, torch.Tensor) and arg.requires_grad for arg in args)
-    context = FunctionContext(asked)
+    needs_gradient = tuple(is_a(arg, torch.Tensor) and arg.requires_grad for arg in args)
+    context = FunctionContext(needs_gradient)
     results = run_forward(it, cls, context, args)
     if not wanted:
         return results
@@ -146,7 +147,7 @@ def follow(it: Machine, cls: Any, args: list[Any], wanted: bool) -> Any:
 
 def run_forward(it: Machine, cls: Any, context: FunctionContext, args: list[Any]) -> Any:
     """What `forward` gives, interpreted without gradients."""
-    before = torch.is_grad_enabled()
+    grad_mode_before = torch.is_grad_enabled()
     it.call(torch._C._set_grad_enabled, False)
     try:
         forward = method(it, cls, "forward")
@@ -156,7 +157,7 @@ def run_forward(it: Machine, cls: Any, context: FunctionContext, args: list[Any]
             results = it.call(forward, *args)
             it.call(method(it, cls, "setup_context"), context, tuple(args), results)
     finally:
-        it.call(torch._C._set_grad_enabled, before)
+        it.call(torch._C._set_grad_enabled, grad_mode_before)
     return results
 
 
@@ -174,7 +175,7 @@ def method(it: Machine, cls: Any, name: str) -> Any:
 def attach(it: Machine, cls: Any, context: FunctionContext, args: list[Any], results: Any) -> Any:
     """The node with the user's backward, and what it gives in place of the results."""
     listed = list(results) if type(results) is tuple else [results]
-    tensors = [one for one in listed if is_a(one, torch.Tensor)]
+    tensors = [value for value in listed if is_a(value, torch.Tensor)]
     refuse_shared_memory(cls, args, tensors)
     if not tensors:
         return results
@@ -185,14 +186,14 @@ def attach(it: Machine, cls: Any, context: FunctionContext, args: list[Any], res
         values.append(arg if is_a(arg, torch.Tensor) else None)
     values += tensors
 
-    shown = tuple(is_a(one, torch.Tensor) for one in listed)
+    shown = tuple(is_a(value, torch.Tensor) for value in listed)
     plan = plan_of(it, cls, context, args, shown, values)
     target = Named(attached(plan), f"{cls.__name__}_apply")
     attached_ones = iter(it.world.builder.call(target, values))
 
     ended = []
-    for one, is_tensor in zip(listed, shown, strict=True):
-        ended.append(next(attached_ones) if is_tensor else one)
+    for value, is_tensor in zip(listed, shown, strict=True):
+        ended.append(next(attached_ones) if is_tensor else value)
     return tuple(ended) if type(results) is tuple else ended[0]
 
 

@@ -72,14 +72,14 @@ def note_inference_memory(builder: GraphBuilder, operation: Operation, result: A
     if not (builder.region or builder.inference):
         return
 
-    used = storages((operation.args, operation.kwargs))
+    memory_of_arguments = storages((operation.args, operation.kwargs))
     if builder.region:
         for address, memory in storages(result).items():
-            if address not in used:
+            if address not in memory_of_arguments:
                 builder.inference[address] = memory
         return
 
-    if builder.inference.keys() & used and is_seen_by_autograd(operation, result):
+    if builder.inference.keys() & memory_of_arguments and is_seen_by_autograd(operation, result):
         raise Unsupported("does with a tensor made in inference mode what autograd may refuse")
 
 

@@ -264,8 +264,8 @@ def of_array(lookup: Lookup) -> Any:
     attribute = getattr(value.numpy_class(), name, None)
     if attribute is None:
         cls = value.numpy_class()
-        named = f"{cls.__module__}.{cls.__name__}"
-        raise AttributeError(f"'{named}' object has no attribute '{name}'")
+        class_name = f"{cls.__module__}.{cls.__name__}"
+        raise AttributeError(f"'{class_name}' object has no attribute '{name}'")
     if callable(attribute) and not name.startswith("__"):
         return Method(value, name)
     return frames.call(None, read, value, name)

@@ -41,7 +41,7 @@ def call(function: Any, args: list[Any], kwargs: dict[str, Any]) -> Any:
         except TypeError as error:
             refuse(f"calls numpy.{name} with arguments that are not followed: {error}")
     rule = FUNCTIONS_OF_ARRAYS.get(name)
-    if rule is None or len(args) < max(rule.arrays, 1):
+    if rule is None or len(args) < max(rule.array_arguments, 1):
         refuse(f"calls numpy.{name} of data that only the graph knows")
     return whole(name, rule, args, kwargs)
 
@@ -52,16 +52,16 @@ def call(function: Any, args: list[Any], kwargs: dict[str, Any]) -> Any:
 def whole(name: str, rule: Whole, args: list[Any], kwargs: dict[str, Any]) -> Any:
     """A function of whole arrays: reductions, forms, products."""
     arrays, options = arguments_of(name, rule, args, kwargs)
-    if rule.shares and type(arrays[0]) is Array:
+    if rule.is_view and type(arrays[0]) is Array:
         tensors = [arrays[0].shared()]
     else:
         common = np.result_type(*map(dtype_of, arrays))
         tensors = [operand(array, common, as_number=False) for array in arrays]
 
     dtype = kwargs.pop("dtype", None)
-    named = {option: in_torch(value) for option, value in kwargs.items()}
+    options_by_name = {option: in_torch(value) for option, value in kwargs.items()}
     try:
-        result = rule.function(*tensors, *map(in_torch, options), **named)
+        result = rule.function(*tensors, *map(in_torch, options), **options_by_name)
     except (TypeError, ValueError, IndexError, RuntimeError) as error:
         refuse(f"calls numpy.{name} with arguments that are not followed: {error}")
 
@@ -79,10 +79,10 @@ def arguments_of(
     """The arrays among the arguments, and the options by place behind them.
 
     Refuses those for which torch may differ."""
-    if rule.arrays == 0:
+    if rule.array_arguments == 0:
         arrays, options = list(args[0]), args[1:]
     else:
-        arrays, options = args[: rule.arrays], args[rule.arrays :]
+        arrays, options = args[: rule.array_arguments], args[rule.array_arguments :]
 
     if not is_constant([options, kwargs]):
         refuse(f"calls numpy.{name} with options that are not followed")

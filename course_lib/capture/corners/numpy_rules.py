@@ -256,7 +256,7 @@ def with_axis(x: torch.Tensor, axis: int) -> Any:
 def without_axes(x: torch.Tensor, axis: Any = None) -> Any:
     if axis is None:
         return x.squeeze()
-    if any(x.shape[one] != 1 for one in axes_of(x, axis)):
+    if any(x.shape[one_axis] != 1 for one_axis in axes_of(x, axis)):
         raise ValueError("cannot select an axis to squeeze out which has size not equal to one")
     return x.squeeze(axes_of(x, axis))
 
@@ -330,15 +330,15 @@ def stacked(*parts: torch.Tensor, axis: int = 0) -> Any:
 class Whole:
     """One of NumPy's functions of whole arrays in torch.
 
-    `kinds`: of the dtypes of its arrays, those where both agree. `shares`: does NumPy give a view
+    `kinds`: of the dtypes of its arrays, those where both agree. `is_view`: does NumPy give a view
     where torch does?
-    `arrays`: how many of its first arguments are arrays; 0 stands for a sequence of arrays.
+    `array_arguments`: how many of its first arguments are arrays; 0 stands for a sequence of arrays.
     """
 
     function: Callable[..., Any]
     kinds: str
-    shares: bool = False
-    arrays: int = 1
+    is_view: bool = False
+    array_arguments: int = 1
 
 
 FUNCTIONS_OF_ARRAYS: dict[str, Whole] = {
@@ -359,15 +359,15 @@ FUNCTIONS_OF_ARRAYS: dict[str, Whole] = {
     "cumsum": Whole(running_sum, "bif"),
     "cumprod": Whole(running_product, "bif"),
     # forms
-    "reshape": Whole(reshaped, "biufc", shares=True),
-    "transpose": Whole(transposed, "biufc", shares=True),
-    "permute_dims": Whole(transposed, "biufc", shares=True),
-    "swapaxes": Whole(swapped, "biufc", shares=True),
-    "moveaxis": Whole(moved, "biufc", shares=True),
-    "expand_dims": Whole(with_axis, "biufc", shares=True),
-    "squeeze": Whole(without_axes, "biufc", shares=True),
-    "ravel": Whole(flat, "biufc", shares=True),
-    "broadcast_to": Whole(spread, "biufc", shares=True),
+    "reshape": Whole(reshaped, "biufc", is_view=True),
+    "transpose": Whole(transposed, "biufc", is_view=True),
+    "permute_dims": Whole(transposed, "biufc", is_view=True),
+    "swapaxes": Whole(swapped, "biufc", is_view=True),
+    "moveaxis": Whole(moved, "biufc", is_view=True),
+    "expand_dims": Whole(with_axis, "biufc", is_view=True),
+    "squeeze": Whole(without_axes, "biufc", is_view=True),
+    "ravel": Whole(flat, "biufc", is_view=True),
+    "broadcast_to": Whole(spread, "biufc", is_view=True),
     "tile": Whole(tiled, "biufc"),
     "repeat": Whole(repeated, "biufc"),
     "roll": Whole(rolled, "biufc"),
@@ -377,11 +377,11 @@ FUNCTIONS_OF_ARRAYS: dict[str, Whole] = {
     "zeros_like": Whole(zeros_like, "biufc"),
     "ones_like": Whole(ones_like, "biufc"),
     # of two and more arrays
-    "dot": Whole(dot, "iuf", arrays=2),
-    "outer": Whole(outer, "iuf", arrays=2),
-    "concatenate": Whole(concatenated, "biufc", arrays=0),
-    "concat": Whole(concatenated, "biufc", arrays=0),
-    "stack": Whole(stacked, "biufc", arrays=0),
+    "dot": Whole(dot, "iuf", array_arguments=2),
+    "outer": Whole(outer, "iuf", array_arguments=2),
+    "concatenate": Whole(concatenated, "biufc", array_arguments=0),
+    "concat": Whole(concatenated, "biufc", array_arguments=0),
+    "stack": Whole(stacked, "biufc", array_arguments=0),
 }
 """`numpy.NAME(array, ...)`"""
 

@@ -27,10 +27,10 @@ def compute(ufunc: Any, operands: list[Any]) -> Any:
     if is_constant(operands):
         return run_now(ufunc, operands, {})
 
-    asked = UfuncCall(ufunc, operands)
+    call = UfuncCall(ufunc, operands)
     if not any(type(value) is Array for value in operands):
-        return asked.of_numbers()
-    return number_or_array(asked.in_graph())
+        return call.of_numbers()
+    return number_or_array(call.in_graph())
 
 
 class UfuncCall:

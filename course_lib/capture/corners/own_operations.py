@@ -100,10 +100,10 @@ def call_autograd_function(
     return it.world.builder.call(target, args, kwargs)
 
 
-def cannot_be_a_node(it: Machine, cls: Any, args: list[Any], given: Outside) -> str:
+def cannot_be_a_node(it: Machine, cls: Any, args: list[Any], read_by_arguments: Outside) -> str:
     """Why `forward` must be followed, "" if its code only computes.
 
-    `given`: what functions among the arguments read."""
+    `read_by_arguments`: what functions among the arguments read."""
     name = f"{cls.__name__}.apply"
     own_context = cls.setup_context is not torch.autograd.Function.setup_context
     read_by_forward = Outside()
@@ -117,7 +117,7 @@ def cannot_be_a_node(it: Machine, cls: Any, args: list[Any], given: Outside) -> 
 
     # What forward and the functions among its arguments read outside: refused, or guarded
     try:
-        for outside in (read_by_forward, given):
+        for outside in (read_by_forward, read_by_arguments):
             refuse(name, outside)
             guard(it, name, outside)
     except Unsupported as problem:
@@ -131,19 +131,21 @@ def can_be_argument(value: Any) -> bool:
     return is_a(value, kinds) or is_constant_argument(value)
 
 
-def look_at(it: Machine, cls: type, member: str, role: Role, found: Outside) -> None:
+def look_at(it: Machine, cls: type, member: str, role: Role, outside: Outside) -> None:
     """Add what a method of the class reads and does; the class is guarded to have it."""
     function = attributes.get(it, cls, member)
     if getattr(function, "__module__", "") != "torch.autograd.function":
-        read(function, role, found)
+        read(function, role, outside)
 
 
-def look_at_backward(it: Machine, cls: type, name: str, given: Outside) -> None:
+def look_at_backward(it: Machine, cls: type, name: str, outside_of_arguments: Outside) -> None:
     """Refuse a backward that does more than compute.
 
     It runs later: then what it reads may be something else.
-    `given`: what the functions among the arguments read, which it may call."""
-    outside = Outside(constants=list(given.constants), random=list(given.random))
+    `outside_of_arguments`: what the functions among the arguments read, which it may call."""
+    outside = Outside(
+        constants=list(outside_of_arguments.constants), random=list(outside_of_arguments.random)
+    )
     for member in BACKWARD:
         look_at(it, cls, member, Role(context=True, at_once=False), outside)
     outside.effects += outside.random
@@ -153,14 +155,14 @@ def look_at_backward(it: Machine, cls: type, name: str, given: Outside) -> None:
     guard(it, name, outside)
 
 
-def look_at_argument(arg: Any, found: Outside) -> None:
+def look_at_argument(arg: Any, outside: Outside) -> None:
     """An argument that is no tensor is part of the operation: a function is read, what can change
     is not to be there."""
     for part in tree_leaves(arg):
         if is_a(part, types.FunctionType):
-            read(part, Role(), found)
+            read(part, Role(), outside)
     if is_a(arg, (list, dict, set)):
-        found.reads.append(f"takes a {type(arg).__name__}, which may change")
+        outside.reads.append(f"takes a {type(arg).__name__}, which may change")
 
 
 def wants_gradient(args: Any) -> bool:
@@ -170,23 +172,23 @@ def wants_gradient(args: Any) -> bool:
     return is_in_functorch or (torch.is_grad_enabled() and any(t.requires_grad for t in tensors))
 
 
-def refuse(name: str, found: Outside) -> None:
-    problem = found.effect or next(iter(found.reads), "")
+def refuse(name: str, outside: Outside) -> None:
+    problem = outside.effect or next(iter(outside.reads), "")
     if problem:
         raise Unsupported(f"calls {name}, whose code {problem}", WHAT_TO_DO)
 
 
-def guard(it: Machine, name: str, found: Outside) -> None:
+def guard(it: Machine, name: str, outside: Outside) -> None:
     """Guard the constants and functions that the code reads: they are what they are now."""
-    for place in (*found.constants, *found.functions):
+    for place in (*outside.constants, *outside.functions):
         value, interpreted = outside_value(place), concrete(interpreted_value(it, place))
         # a number of the interpreted program may be another object
-        same = (
+        is_equal_constant = (
             type(value) in CONSTANT_TYPES
             and type(value) is type(interpreted)
             and repr(value) == repr(interpreted)
         )
-        if value is not interpreted and not same:
+        if value is not interpreted and not is_equal_constant:
             raise Unsupported(
                 f"calls {name}, whose code reads {place.name}, changed before", WHAT_TO_DO
             )
@@ -325,8 +327,8 @@ def backward_problem(op: torch._ops.OpOverload) -> str:
     if definition is None:
         dump = torch._C._dispatch_dump(op.name())
         files = [file for key, file in KERNEL.findall(dump) if "Autograd" in key]
-        written = [file for file in files if file.endswith(".py") or file.startswith("<")]
-        return "whose backward is not known" if written else ""
+        files_with_source = [file for file in files if file.endswith(".py") or file.startswith("<")]
+        return "whose backward is not known" if files_with_source else ""
     outside = Outside()
     for function in (definition._backward_fn, definition._setup_context_fn):
         if function is not None:

@@ -117,23 +117,23 @@ class Role:
     at_once: bool = True
 
 
-def read(function: Any, role: Role, found: Outside) -> Outside:
+def read(function: Any, role: Role, outside: Outside) -> Outside:
     """Add what `function`, and the functions that it calls, read and do."""
-    if id(function) in found.seen:
-        return found
-    found.seen.add(id(function))
+    if id(function) in outside.seen:
+        return outside
+    outside.seen.add(id(function))
     owner = None
     if isinstance(function, types.MethodType) and isinstance(function.__self__, type):
         # a classmethod: its first parameter is the class
         function, owner = function.__func__, function.__self__
     if not isinstance(function, types.FunctionType):
-        found.effects.append(f"is a {type(function).__name__}, whose code is not known")
-        return found
+        outside.effects.append(f"is a {type(function).__name__}, whose code is not known")
+        return outside
     for value in (*(function.__defaults__ or ()), *(function.__kwdefaults__ or {}).values()):
         if not is_constant(value):
-            found.reads.append(f"has a {type(value).__name__} as a default")
-    Reader(function, function.__code__, role, found, owner).run()
-    return found
+            outside.reads.append(f"has a {type(value).__name__} as a default")
+    Reader(function, function.__code__, role, outside, owner).run()
+    return outside
 
 
 def changes_in_place(i: frames.Instruction) -> bool:
@@ -156,17 +156,19 @@ class Reader:
         function: types.FunctionType,
         code: types.CodeType,
         role: Role,
-        found: Outside,
+        outside: Outside,
         owner: type | None = None,
     ) -> None:
-        self.function, self.role, self.found = function, role, found
+        self.function, self.role, self.found = function, role, outside
         self.program = frames.instructions(code)
 
         # Of a classmethod: the class, and the parameter that stands for it. `ctx` comes behind it
         parameters = code.co_varnames[: code.co_argcount]
         self.owner = owner
-        self.of_owner = parameters[0] if owner is not None and parameters else None
-        self.context = next(iter(parameters[owner is not None :]), None) if role.context else None
+        self.owner_parameter = parameters[0] if owner is not None and parameters else None
+        self.context_parameter = (
+            next(iter(parameters[owner is not None :]), None) if role.context else None
+        )
         self.followed: set[int] = set()  # Places of attributes that were looked up
 
     def run(self) -> None:
@@ -205,7 +207,7 @@ class Reader:
         if i.op in OUTWARD or writes_outside:
             self.found.effects.append(f"runs {i}")
         elif i.op == "STORE_FAST":
-            if i.arg in (self.context, self.of_owner) and i.arg is not None:
+            if i.arg in (self.context_parameter, self.owner_parameter) and i.arg is not None:
                 self.found.effects.append(f"stores another value in {i.arg}")
         elif changes_in_place(i):
             self.found.changes = True
@@ -213,20 +215,28 @@ class Reader:
     def attribute(self, place: int) -> None:
         """An attribute of some value: of the context, of a tensor, or of a value of Python's own
         types."""
-        i, before = self.program[place], self.program[place - 1]
-        if self.context and before.op == "LOAD_FAST" and before.arg == self.context:
-            self.attribute_of_context(i.arg)
-        elif self.of_owner and before.op == "LOAD_FAST" and before.arg == self.of_owner:
+        instruction, instruction_before = self.program[place], self.program[place - 1]
+        if (
+            self.context_parameter
+            and instruction_before.op == "LOAD_FAST"
+            and instruction_before.arg == self.context_parameter
+        ):
+            self.attribute_of_context(instruction.arg)
+        elif (
+            self.owner_parameter
+            and instruction_before.op == "LOAD_FAST"
+            and instruction_before.arg == self.owner_parameter
+        ):
             self.attribute_of_owner(place)
-        elif i.op == "STORE_ATTR":
-            self.found.effects.append(f"changes the attribute '{i.arg}' of something")
+        elif instruction.op == "STORE_ATTR":
+            self.found.effects.append(f"changes the attribute '{instruction.arg}' of something")
         else:
-            self.attribute_read(i.arg)
+            self.attribute_read(instruction.arg)
 
     def attribute_of_context(self, name: str) -> None:
         """`ctx.name`: any name of the user's own keeps a value there."""
         if hasattr(torch.autograd.Function, name) and name not in OF_CONTEXT:
-            self.found.effects.append(f"uses {self.context}.{name}")
+            self.found.effects.append(f"uses {self.context_parameter}.{name}")
 
     def attribute_of_owner(self, place: int) -> None:
         """`cls.name` in a classmethod: it is looked up in the class."""
@@ -234,7 +244,7 @@ class Reader:
         value = inspect.getattr_static(self.owner, i.arg, MISSING)
         value = value.__func__ if isinstance(value, staticmethod) else value
         if i.op == "STORE_ATTR" or value is MISSING or isinstance(value, classmethod):
-            self.found.effects.append(f"uses {self.of_owner}.{i.arg}")
+            self.found.effects.append(f"uses {self.owner_parameter}.{i.arg}")
         else:
             self.use(value, Name(self.function, i.arg, self.owner))
 

@@ -37,9 +37,13 @@ def listen(
         return
 
     results = [leaf for leaf in tree_leaves(result) if isinstance(leaf, torch.Tensor)]
-    written = tree_leaves(kwargs.get("out")) + [x for x in results if any(x is t for t in tensors)]
+    written_tensors = tree_leaves(kwargs.get("out")) + [
+        x for x in results if any(x is t for t in tensors)
+    ]
     suspicious = (
-        mixed(tensors) or too_large(leaves, [*tensors, *results]) or shared(written, tensors)
+        mixed(tensors)
+        or too_large(leaves, [*tensors, *results])
+        or shared(written_tensors, tensors)
     )
     if suspicious and sum(map(elements, tensors)) <= LARGE:
         rehearse(function, args, kwargs)

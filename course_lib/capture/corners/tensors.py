@@ -80,9 +80,9 @@ def detach_in_place(builder: GraphBuilder, tensor: Any) -> Any:
     `y.detach()`."""
     if not builder.is_own(tensor) or tensor._is_view():
         return GO_ON
-    before = builder.node_of(tensor)
+    node_before = builder.node_of(tensor)
     builder.run_fake(torch.Tensor.detach_, [tensor], {})
-    node: fx.Node = builder.graph.call_method("detach", (before,))
+    node: fx.Node = builder.graph.call_method("detach", (node_before,))
     node.meta.update(val=tensor, location=builder.location, module=builder.module)
     builder.renew(tensor, node)
     return tensor

@@ -38,11 +38,11 @@ class Exceptions(Machine):
         # CPython sets the error's `__context__` to the exception that is being handled, and avoids
         # a circle of such links. It # does the same here, where the error is raised while that
         # exception is handled.
-        before = error if self.handling is None else self.handling
-        if self.world.is_opaque(before):
-            before = error
+        error_in_hand = error if self.handling is None else self.handling
+        if self.world.is_opaque(error_in_hand):
+            error_in_hand = error
         try:
-            raise before
+            raise error_in_hand
         except BaseException:
             raise error  # noqa: B904
 

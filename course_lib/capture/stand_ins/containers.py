@@ -70,7 +70,7 @@ class Container:
         return self.base_name if self.base is collections.OrderedDict else "dict"
 
     @property
-    def counted(self) -> str:
+    def length_expression(self) -> str:
         """How guards ask for the length. A class of the user's may say otherwise what `len` is."""
         return "len({})" if self.is_builtin else f"{self.base_name}.__len__({{}})"
 
@@ -108,18 +108,19 @@ def container(world: World, obj: Any, source: Source) -> Any:
 
     outside = Container(obj, base, source)
     keys = outside.keys
-    named = all(has_known_value(world, key) for key in keys)
-    if not named and not all(map(is_equal_to_itself_only, keys)):
+    has_known_keys = all(has_known_value(world, key) for key in keys)
+    if not has_known_keys and not all(map(is_equal_to_itself_only, keys)):
         return world.opaque(obj, source)
 
-    assume_keys(world, outside, keys, named)
+    assume_keys(world, outside, keys, has_known_keys)
     if base is tuple:
         items = [item(world, outside, place, key) for place, key in enumerate(keys)]
         known = world.know(tuple.__new__(cls, items), obj, source)
     elif outside.is_keyed:
-        known = mapping(world, outside, keys, named)
+        known = mapping(world, outside, keys, has_known_keys)
     else:
         known = sequence(world, outside, keys)
+    # An instance of the user's class has attributes besides its items: filled in when asked for.
     known.attributes = None if outside.is_builtin else {}
     return known.stand_in
 
@@ -148,7 +149,7 @@ def assume_keys(world: World, outside: Container, keys: tuple[Any, ...], named: 
             tests.append(PrintsAs(repr(keys), listed))
     else:
         kind = "length"
-        tests.append(LengthIs(len(keys), outside.counted))
+        tests.append(LengthIs(len(keys), outside.length_expression))
     if outside.base is collections.deque:
         tests.append(Test("{}.maxlen", "==", outside.obj.maxlen))
     world.assume(outside.source, kind, *tests)

@@ -116,22 +116,22 @@ class Instances(Assumptions):
             self.fill(known, "cell_contents")
         return cell
 
-    def class_attribute(self, known: Known, name: str, found: Any) -> None:
+    def class_attribute(self, known: Known, name: str, member: Any) -> None:
         """Guard what the class of an instance from outside has by a name, as it stands in the class
         body."""
         cls, source = type(known.real), known.source.type()
-        if found is MISSING or hasattr(type(found), "__get__"):
+        if member is MISSING or hasattr(type(member), "__get__"):
             self.see(cls, source, name)
-        self.wrap_functions(found, cls, source, name)
+        self.wrap_functions(member, cls, source, name)
 
-    def wrap_functions(self, found: Any, cls: type, source: Source, name: str) -> None:
+    def wrap_functions(self, member: Any, cls: type, source: Source, name: str) -> None:
         """Guard the functions that a class attribute is made of."""
         bodies = (
-            place for place, base in enumerate(cls.__mro__) if base.__dict__.get(name) is found
+            place for place, base in enumerate(cls.__mro__) if base.__dict__.get(name) is member
         )
         body = next(bodies, 0)
         owner = source.attr("__mro__").item(body) if body else source
-        for part, function in functions_of(found).items():
+        for part, function in functions_of(member).items():
             if not is_users(function):
                 continue
             if part:

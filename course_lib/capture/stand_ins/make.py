@@ -2,7 +2,8 @@
 
 In:  the world, a real object that can change (or is no constant of Python's), and where it was
      found.
-Out: its stand-in. What no rule knows is *opaque*: it can be passed on, and that is all.
+Out: its stand-in. A rule answers `GO_ON` for an object of another kind: then the next rule is
+     asked. What no rule knows is *opaque*: it can be passed on, and that is all.
 In PyTorch: `torch/_dynamo/variables/builder.py`, `VariableBuilder._wrap`.
 """
 

@@ -14,9 +14,9 @@ LAYOUT = {"__vectorcalloffset__", "__dictoffset__", "__weaklistoffset__"}
 """Entries with which a class written in C tells CPython where things lie: no attributes."""
 
 
-def is_slot(found: Any) -> bool:
+def is_slot(member: Any) -> bool:
     """Is this class attribute a fixed place in each instance? So is what a cell holds."""
-    return is_a(found, types.MemberDescriptorType) or found is types.CellType.cell_contents
+    return is_a(member, types.MemberDescriptorType) or member is types.CellType.cell_contents
 
 
 def slots(cls: type) -> list[str]:

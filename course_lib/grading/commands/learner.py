@@ -275,9 +275,9 @@ def start_from(args: argparse.Namespace) -> int:
     were_there = []
 
     def one(lesson: Lesson) -> Done | None:
-        done = copies.bring(lesson, args.source)
-        were_there.append(done is not None)
-        return done
+        result = copies.bring(lesson, args.source)
+        were_there.append(result is not None)
+        return result
 
     if not args.source.exists():
         raise CourseError(f"{args.source} does not exist: name a notebook, or a folder with some.")
@@ -352,16 +352,16 @@ def each_lesson(
     failed = False
     for lesson in chosen:
         try:
-            done = one(lesson)
+            result = one(lesson)
         except CourseError as problem:
-            done, failed = Done(lesson, "failed", [str(problem)]), True
+            result, failed = Done(lesson, "failed", [str(problem)]), True
 
-        if done is None:
+        if result is None:
             continue
-        if done.word in counted and not done.said:
-            counts[done.word] += 1
+        if result.word in counted and not result.said:
+            counts[result.word] += 1
         else:
-            print(done)
+            print(result)
 
     for word in counted:
         if counts[word]:

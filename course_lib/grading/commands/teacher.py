@@ -132,7 +132,7 @@ def grade(args: argparse.Namespace) -> int:
         limits=Limits(
             args.seconds, total_seconds=args.total, memory_bytes=int(args.memory * 2**30)
         ),
-        walled=not args.no_sandbox,
+        in_sandbox=not args.no_sandbox,
         scheduler=scheduler_of(args),
         again=args.again,
         anonymous=args.anonymous,
@@ -171,10 +171,10 @@ def gradebook(args: argparse.Namespace) -> int:
     """Fill in a platform's gradebook; 0 if every mark has found its place."""
     from course_lib.grading.gradebook import fill
 
-    done = fill(args.export, args.grades, args.output, args.written)
-    print(done)
+    filled = fill(args.export, args.grades, args.output, args.written)
+    print(filled)
     print(f"written: {args.output}")
-    return 1 if any("not in it" in line or "no column" in line for line in done.said) else 0
+    return 1 if any("not in it" in line or "no column" in line for line in filled.said) else 0
 
 
 def tries(args: argparse.Namespace) -> int:
@@ -260,14 +260,14 @@ def collect(args: argparse.Namespace) -> int:
     from course_lib.grading.repair import write_repaired
 
     collected = collect_class(args.download, lessons(find_root()), leave_out=(args.output,))
-    written = write_class(collected, args.output)
+    files_written = write_class(collected, args.output)
     for line in collected.told:
         say(line)
 
     if args.nbgrader:
-        written = write_repaired(collected, lessons(find_root()), args.output).written
+        files_written = write_repaired(collected, lessons(find_root()), args.output).written
     print(
-        f"{args.output}: {len(collected.submissions)} submissions, {written} files new or changed"
+        f"{args.output}: {len(collected.submissions)} submissions, {files_written} files new or changed"
     )
     print(f"what became of each file: {args.output / 'collected.csv'}")
     if collected.without_a_mark:
@@ -280,13 +280,13 @@ def repair(args: argparse.Namespace) -> int:
     from course_lib.grading.notebooks import find_root, lessons
     from course_lib.grading.repair import repair as repair_class
 
-    collected, done = repair_class(args.folder, lessons(find_root()))
-    for line in [*collected.told, *done.left]:
+    collected, repaired = repair_class(args.folder, lessons(find_root()))
+    for line in [*collected.told, *repaired.left]:
         say(line)
 
-    earlier = "; the files as they were are under .earlier/" if done.written else ""
-    print(f"{len(collected.submissions)} submissions, {done.written} files written{earlier}")
-    return 1 if done.left or collected.without_a_mark else 0
+    earlier = "; the files as they were are under .earlier/" if repaired.written else ""
+    print(f"{len(collected.submissions)} submissions, {repaired.written} files written{earlier}")
+    return 1 if repaired.left or collected.without_a_mark else 0
 
 
 # ---- example

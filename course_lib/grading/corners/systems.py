@@ -68,23 +68,23 @@ def signed(name: str) -> Signed | None:
     return None
 
 
-def _signed(platform: str, said: dict[str, str]) -> Signed:
-    rest = said.get("rest", "") or said.get("note", "")
+def _signed(platform: str, groups: dict[str, str]) -> Signed:
+    rest = groups.get("rest", "") or groups.get("note", "")
     attempt: tuple[int, ...] = ()
     if platform == "Canvas":
         # Canvas writes -1, -2, ... behind the name of the second file, the third, ...
         number_of_try = re.search(r"-(\d{1,4})(?=\.\w+$)", rest)
-        attempt = (int(number_of_try[1]) if number_of_try else 0, int(said["nr"]))
+        attempt = (int(number_of_try[1]) if number_of_try else 0, int(groups["nr"]))
         rest = re.sub(r"-\d{1,4}(?=\.\w+$)", "", rest)
 
     if platform == "Blackboard":
-        attempt = tuple(map(int, said["when"].split("-")))
+        attempt = tuple(map(int, groups["when"].split("-")))
 
     return Signed(
         platform,
-        said["who"].strip(),
-        said.get("id", ""),
+        groups["who"].strip(),
+        groups.get("id", ""),
         rest,
         attempt,
-        bool(said.get("late")),
+        bool(groups.get("late")),
     )

@@ -49,10 +49,10 @@ def add_bfloat16() -> None:
 @mend("histogram", "a value equal to the number of bins counts in the last one", last=(3, 8))
 def count_what_is_inside() -> None:
     def create_histogram(self: Any, data: Any, bins: int, mask: Any) -> Any:
-        counted = (data.data >= 0) & (data.data < bins)
+        is_inside = (data.data >= 0) & (data.data < bins)
         if mask is not None:
-            counted = counted & mask.data
-        counts = np.bincount(data.data[counted].astype(np.int64), minlength=bins)
+            is_inside = is_inside & mask.data
+        counts = np.bincount(data.data[is_inside].astype(np.int64), minlength=bins)
         return Handle(counts.astype(np.int32), tl.int32)
 
     override(Builder, create_histogram=create_histogram)

@@ -74,22 +74,28 @@ def scaled(handle: Any, scale: Any, kind: Any, packed: int, across: bool = False
     rows? (They do for the right operand.)
     """
     if kind == FORMAT.E2M1:
-        # the low half of a byte comes first; bit 3 of a code is its sign
-        codes = np.moveaxis(handle.data, packed, -1)
-        both = np.stack([codes & 15, codes >> 4], -1).reshape(*codes.shape[:-1], -1)
-        values = np.moveaxis(np.where(both & 8, -1, 1) * E2M1[both & 7], -1, packed)
+        # each byte holds two codes, the low half first
+        pairs = np.moveaxis(handle.data, packed, -1)
+        codes = np.stack([pairs & 15, pairs >> 4], -1).reshape(*pairs.shape[:-1], -1)
+
+        # bit 3 of a code is its sign, the other three say which size of the table `E2M1`
+        sign = np.where(codes & 8, -1, 1)
+        values = np.moveaxis(sign * E2M1[codes & 7], -1, packed)
     else:
         values = numbers(handle).astype(np.float32)
     if scale is None:
         return values
 
     # The scales are e8m0: a byte is an exponent, 127 stands for 1, and 255 is NaN.
-    codes = scale.data.view(np.uint8).astype(np.int64)
-    factor = np.where(codes == 255, np.nan, np.exp2(codes - 127.0))
+    exponents = scale.data.view(np.uint8).astype(np.int64)
+    factor = np.where(exponents == 255, np.nan, np.exp2(exponents - 127.0))
     if across:
         factor = np.swapaxes(factor, -1, -2)
+
+    # One scale serves a whole group of neighbours.
     axis = -2 if across else -1
-    return values * np.repeat(factor, values.shape[axis] // factor.shape[axis], axis)
+    group_size = values.shape[axis] // factor.shape[axis]
+    return values * np.repeat(factor, group_size, axis)
 
 
 def as_precise(x: Any, y: Any, precision: Any) -> Any:

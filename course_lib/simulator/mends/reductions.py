@@ -46,8 +46,8 @@ def combined(function: Any, first: list[Any], second: list[Any], dtypes: list[An
 def split(data: Any, axis: int) -> tuple[Any, Any]:
     """The first and the second half."""
     half = data.shape[axis] // 2
-    before = (slice(None),) * axis
-    return data[(*before, slice(None, half))], data[(*before, slice(half, None))]
+    leading_axes = (slice(None),) * axis
+    return data[(*leading_axes, slice(None, half))], data[(*leading_axes, slice(half, None))]
 
 
 def halved(function: Any, arrays: list[Any], dtypes: list[Any], axis: int) -> list[Any]:

@@ -229,13 +229,15 @@ def instructions_of_nodes(
 
     An instruction names the last node that it added. The nodes before it with the same place in the
     program, and the parts of a result of several, were added by the same instruction."""
-    named = {step.run.node: row_of_run[id(step.run)] for step in walk(run.steps) if step.run.node}
+    row_of_name = {
+        step.run.node: row_of_run[id(step.run)] for step in walk(run.steps) if step.run.node
+    }
 
     row_of_node: dict[fx.Node, Row] = {}
     last: fx.Node | None = None
     for node in reversed(graph.nodes):
-        if node.name in named:
-            row_of_node[node] = named[node.name]
+        if node.name in row_of_name:
+            row_of_node[node] = row_of_name[node.name]
             last = node
         elif last is not None and is_operation(node) and same_place(node, last):
             row_of_node[node] = row_of_node[last]

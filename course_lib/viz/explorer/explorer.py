@@ -119,7 +119,7 @@ class Explorer(Live):
         """What is lit at first: an operation that became a line of a kernel."""
         operations = [row for row in self.provenance.rows["fx"] if not row.kind]
         for row in operations:
-            if any(one.pane == "code" for one in self.provenance.related(row)):
+            if any(other_row.pane == "code" for other_row in self.provenance.related(row)):
                 return row
         return next(iter(operations or self.provenance))
 
@@ -217,15 +217,19 @@ def thread(provenance: Provenance, row: Row) -> list[str]:
     related = provenance.related(row)
     rows_of_pane = {}
     for pane, rows in provenance.rows.items():
-        rows_of_pane[pane] = [one for one in rows if one in related]
+        rows_of_pane[pane] = [related_row for related_row in rows if related_row in related]
 
-    lines = [f"{one.label}: {one.text.strip()}" for one in rows_of_pane["source"]]
+    lines = [
+        f"{related_row.label}: {related_row.text.strip()}" for related_row in rows_of_pane["source"]
+    ]
     # The steps of a group have depth 2.
-    groups = [group_name(one) for one in rows_of_pane["groups"] if one.depth == 1]
+    groups = [
+        group_name(related_row) for related_row in rows_of_pane["groups"] if related_row.depth == 1
+    ]
     return [
         lines[0] if lines else "",
         row.text.split(" = ")[0],
-        listed(name_of(one) for one in rows_of_pane["aten"]),
+        listed(name_of(related_row) for related_row in rows_of_pane["aten"]),
         str(len(rows_of_pane["loops"])),
         listed(groups),
     ]

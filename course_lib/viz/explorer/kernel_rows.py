@@ -226,7 +226,11 @@ def names_by_line(program: str) -> list[set[str]]:
     for node in ast.walk(ast.parse(program)):
         if isinstance(node, ast.Call):
             results = [keyword.value for keyword in node.keywords if keyword.arg == "out"]
-            names = [one.id for one in (node.func, *results) if isinstance(one, ast.Name)]
+            names = [
+                name_node.id
+                for name_node in (node.func, *results)
+                if isinstance(name_node, ast.Name)
+            ]
             names_of_line[node.lineno - 1].update(names)
         elif isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
             names_of_line[node.lineno - 1].add(node.id)

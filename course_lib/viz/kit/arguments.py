@@ -41,16 +41,16 @@ def whole(value: Any, what: str, least: float = -math.inf, most: float = math.in
 
     An error says what is asked for, then what was given: 'answer is the number of the right option,
     0 to 3, not 7'. `what` is how that sentence begins."""
-    asked = what
+    requirement = what
     if math.isfinite(least) and math.isfinite(most):
-        asked += f", {least:g} to {most:g}"
+        requirement += f", {least:g} to {most:g}"
     elif math.isfinite(least):
-        asked += f", {least:g} or more"
+        requirement += f", {least:g} or more"
 
     if isinstance(value, bool) or not is_whole(value):
-        raise TypeError(f"{asked}, not {shown(value)}")
+        raise TypeError(f"{requirement}, not {shown(value)}")
     if not least <= value <= most:
-        raise ValueError(f"{asked}, not {value}")
+        raise ValueError(f"{requirement}, not {value}")
     return int(value)
 
 

@@ -270,9 +270,9 @@ class Label:
         """Does this kernel belong here?
 
         It has the same name, or both are numbers, at nearly the same place."""
-        same = self.names == name
-        numbers = name.isdigit() and self.names.replace(", ", "").isdigit()
-        return (same or numbers) and math.dist(self.spots[0], spot) < SAME_PLACE
+        is_same_name = self.names == name
+        are_numbers = name.isdigit() and self.names.replace(", ", "").isdigit()
+        return (is_same_name or are_numbers) and math.dist(self.spots[0], spot) < SAME_PLACE
 
 
 def labels_of(points: Sequence[Point], spots: Sequence[Spot]) -> list[Label]:
@@ -281,7 +281,10 @@ def labels_of(points: Sequence[Point], spots: Sequence[Spot]) -> list[Label]:
     The label that got a spot last comes last."""
     labels: list[Label] = []
     for point, spot in zip(points, spots, strict=True):
-        label = next((one for one in labels if one.takes(point.name, spot)), None)
+        label = next(
+            (existing_label for existing_label in labels if existing_label.takes(point.name, spot)),
+            None,
+        )
         if label is None:
             label = Label(point.name)
         else:

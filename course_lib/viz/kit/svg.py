@@ -253,10 +253,10 @@ class Svg:
         In a narrow window it shrinks as far as `least_width` allows, then the window scrolls."""
         width, height = n(math.ceil(self.width)), n(math.ceil(self.height))
         size = f'width="{width}" height="{height}" viewBox="0 0 {width} {height}"'
-        about = f'role="img" aria-label="{escape(alt)}" font-family="{SANS}"'
+        attributes = f'role="img" aria-label="{escape(alt)}" font-family="{SANS}"'
         space = 'xmlns="http://www.w3.org/2000/svg"'
         shapes = "\n".join(self.parts)
-        return f"<svg {space} {size} {least_width(self.width)} {about}>{shapes}</svg>"
+        return f"<svg {space} {size} {least_width(self.width)} {attributes}>{shapes}</svg>"
 
     def framed(self, alt: str) -> str:
         """The same; a tall drawing in a box that scrolls."""

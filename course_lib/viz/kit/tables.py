@@ -84,9 +84,9 @@ def _code_with_breaks(code: re.Match[str]) -> str:
     return code[1] + TAG_OR_NAME.sub(_name_with_breaks, code[2]) + "</code>"
 
 
-def _name_with_breaks(found: re.Match[str]) -> str:
+def _name_with_breaks(match: re.Match[str]) -> str:
     """A tag or a character reference stays as it is."""
-    return found[1] or SOFT.sub(r"\g<0><wbr>", found[2])
+    return match[1] or SOFT.sub(r"\g<0><wbr>", match[2])
 
 
 def breakable(name: str) -> str:

@@ -116,24 +116,28 @@ def itself(function: Any) -> Any:
 
 def verdict(got: Any, wanted: Any) -> str:
     """`SAME`, or how a result differs from eager's."""
-    for one, two in itertools.zip_longest(pytree.tree_leaves(got), pytree.tree_leaves(wanted)):
+    for our_leaf, eager_leaf in itertools.zip_longest(
+        pytree.tree_leaves(got), pytree.tree_leaves(wanted)
+    ):
         try:
-            torch.testing.assert_close(one, two, equal_nan=True, check_dtype=False)
+            torch.testing.assert_close(our_leaf, eager_leaf, equal_nan=True, check_dtype=False)
         except (AssertionError, TypeError):
             return "other values than eager"
-        if isinstance(two, torch.Tensor) and one.dtype != two.dtype:
-            return f"{one.dtype} where eager gives {two.dtype}".replace("torch.", "")
+        if isinstance(eager_leaf, torch.Tensor) and our_leaf.dtype != eager_leaf.dtype:
+            return f"{our_leaf.dtype} where eager gives {eager_leaf.dtype}".replace("torch.", "")
     return SAME
 
 
 def largest_difference(got: Any, wanted: Any) -> float:
     """Between the numbers of two results."""
     differences = []
-    for one, two in zip(pytree.tree_leaves(got), pytree.tree_leaves(wanted), strict=False):
-        if not (isinstance(one, torch.Tensor) and isinstance(two, torch.Tensor)):
+    for our_leaf, eager_leaf in zip(
+        pytree.tree_leaves(got), pytree.tree_leaves(wanted), strict=False
+    ):
+        if not (isinstance(our_leaf, torch.Tensor) and isinstance(eager_leaf, torch.Tensor)):
             continue
-        if one.shape == two.shape and one.numel():
-            difference = one.detach().double() - two.detach().double()
+        if our_leaf.shape == eager_leaf.shape and our_leaf.numel():
+            difference = our_leaf.detach().double() - eager_leaf.detach().double()
             differences.append(float(difference.abs().max()))
     return max(differences, default=0.0)
 
@@ -213,15 +217,15 @@ class Halves:
         body += f"<p>Eager takes {human_seconds(self.eager_seconds)} for one call.</p>"
         body += html_table(code, kernels_header)
 
-        same = [row for row in rows if row[0] in ROWS[:2]]
-        same.append(("result", *(side.answer for side in sides)))
-        text = f"{columns(same, header)}\n\n{columns(pairs, kernels_header)}"
+        stable_rows = [row for row in rows if row[0] in ROWS[:2]]
+        stable_rows.append(("result", *(side.answer for side in sides)))
+        text = f"{columns(stable_rows, header)}\n\n{columns(pairs, kernels_header)}"
 
         kind = "forward and backward" if self.train else "forward"
         kernels_in_words = []
         for side in sides:
-            kernels, moved, *_ = side.cells()
-            kernels_in_words.append(f"{side.name} {kernels}, {moved}")
+            kernels, bytes_moved, *_ = side.cells()
+            kernels_in_words.append(f"{side.name} {kernels}, {bytes_moved}")
         alt = f"Kernels of both compilers, {kind}: {'; '.join(kernels_in_words)}."
         caption = f"The same call ({kind}) in both compilers: each line is a kernel or library call, in the order in which it runs."
         return Picture(f'<div class="cl-scroll">{body}</div>', caption, alt, text, ("mirror",))
@@ -392,7 +396,9 @@ def silent() -> Iterator[None]:
 def course(gm: torch.fx.GraphModule, example_inputs: list[torch.Tensor]) -> Callable[..., Any]:
     """Our back half under torch's capture: `torch.compile(f, backend="course")` (registered as an
     entry point)."""
-    if not all(isinstance(one, (torch.Tensor, torch.SymInt, int)) for one in example_inputs):
+    if not all(
+        isinstance(example, (torch.Tensor, torch.SymInt, int)) for example in example_inputs
+    ):
         return fall_back(gm, "torch's capture gave it inputs that are neither tensors nor sizes")
     # TorchDynamo makes a tensor of a float that has changed, and reads the number out of it.
     if gm.graph.find_nodes(op="call_method", target="item"):

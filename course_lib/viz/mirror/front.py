@@ -76,8 +76,8 @@ class Side:
     @property
     def counts(self) -> tuple[str, ...]:
         """The column of this side in the table of `COUNTED`."""
-        counted = (len(self.graphs), len(self.operations), self.guards, len(self.breaks))
-        return (*map(str, counted), self.answer)
+        numbers = (len(self.graphs), len(self.operations), self.guards, len(self.breaks))
+        return (*map(str, numbers), self.answer)
 
 
 COUNTED = ("graphs", "operations", "guards", "graph breaks", "result")
@@ -196,8 +196,10 @@ def answers_told(ours: Side, theirs: Side) -> list[str]:
 def orders_told(ours: Side, theirs: Side) -> list[str]:
     """Graphs that take the same inputs in another order."""
     sentences = []
-    for number, (one, two) in enumerate(zip(ours.graphs, theirs.graphs), 1):
-        if one.inputs != two.inputs and sorted(one.inputs) == sorted(two.inputs):
+    for number, (our_graph, their_graph) in enumerate(zip(ours.graphs, theirs.graphs), 1):
+        if our_graph.inputs != their_graph.inputs and sorted(our_graph.inputs) == sorted(
+            their_graph.inputs
+        ):
             sentences.append(f"Graph {number} takes the same inputs in another order.")
     return sentences
 
@@ -305,16 +307,16 @@ def alignment(ours: Sequence[Node], theirs: Sequence[Node]) -> list[tuple[int, i
     for i in reversed(range(len(ours))):
         for j in reversed(range(len(theirs))):
             best[i][j] = max(best[i + 1][j], best[i][j + 1])
-            same = likeness(ours[i], theirs[j])
-            if same:
-                best[i][j] = max(best[i][j], same + best[i + 1][j + 1])
+            score = likeness(ours[i], theirs[j])
+            if score:
+                best[i][j] = max(best[i][j], score + best[i + 1][j + 1])
 
     # Walk along the best way and note the pairs.
     pairs = []
     i = j = 0
     while i < len(ours) and j < len(theirs):
-        same = likeness(ours[i], theirs[j])
-        if same and best[i][j] == same + best[i + 1][j + 1]:
+        score = likeness(ours[i], theirs[j])
+        if score and best[i][j] == score + best[i + 1][j + 1]:
             pairs.append((i, j))
             i, j = i + 1, j + 1
         elif best[i][j] == best[i + 1][j]:
@@ -458,8 +460,8 @@ def as_ours(name: str, function: Callable[..., Any]) -> str:
     if isinstance(function, torch.nn.Module):
         parameters = dict(enumerate(inspect.signature(function.forward).parameters))
 
-        def parameter(found: re.Match[str]) -> str:
-            return parameters.get(int(found[1]), found[0])
+        def parameter(match: re.Match[str]) -> str:
+            return parameters.get(int(match[1]), match[0])
 
         name = re.sub(r"^fn\b", "self", name)
         name = re.sub(r"^args\[(\d+)\]", parameter, name)

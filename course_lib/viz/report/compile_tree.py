@@ -46,8 +46,8 @@ class Function:
         return compiles
 
     @property
-    def took(self) -> float:
-        return sum(compile.took for compile in self.all_compiles)
+    def total_seconds(self) -> float:
+        return sum(compile.total_seconds for compile in self.all_compiles)
 
     @property
     def title(self) -> str:
@@ -101,9 +101,9 @@ def told_once(compiles: list[Compile], recording: Recording) -> list[Compile]:
 
     # A recording counts more of such calls than it keeps events of.
     for (code, why), compile in first.items():
-        counted = recording.counts.get(("refused", code, why))
-        if counted:
-            compile.alike = counted.times - 1
+        refused_calls = recording.counts.get(("refused", code, why))
+        if refused_calls:
+            compile.alike = refused_calls.times - 1
 
         for what, count in recording.counts.items():
             if isinstance(what, tuple) and what[:2] == ("failed", code):
@@ -137,19 +137,19 @@ def key_of(compile: Compile) -> tuple[Any, str]:
     return compile.name, compile.where if compile.name == FOREIGN else ""
 
 
-def hang_up(found: dict[Any, Function]) -> list[Function]:
+def hang_up(function_by_key: dict[Any, Function]) -> list[Function]:
     """Hang each resume function below the function that it resumes; gives those that resume
     nothing."""
     # Function's key → its code; and the number of a code → the first function that has it
     codes = {}
     first: dict[Any, Function] = {}
-    for key, function in found.items():
+    for key, function in function_by_key.items():
         first.setdefault(key[0], function)
         if function.compiles[0].code is not None:
             codes[key] = function.compiles[0].code
 
     top: list[Function] = []
-    for key, function in found.items():
+    for key, function in function_by_key.items():
         function.resume = resumed_by(codes[key], list(codes.values())) if key in codes else None
         function.above = None
         if function.resume:
@@ -162,20 +162,20 @@ def hang_up(found: dict[Any, Function]) -> list[Function]:
 
 def tell_apart_by_line(functions: list[Function]) -> None:
     """Functions of one name get the place where they are written."""
-    for same in by(functions, lambda function: function.title).values():
-        if len(same) == 1:
+    for namesakes in by(functions, lambda function: function.title).values():
+        if len(namesakes) == 1:
             continue
-        for function in same:
+        for function in namesakes:
             filename, _, line = function.where.rpartition(":")
             function.which = f" ({place(filename, int(line))})"
 
 
 def tell_apart_by_break(functions: list[Function]) -> None:
     """Resume functions that go on in one line get the number of the break in it."""
-    for same in by(functions, lambda function: function.title).values():
-        same.sort(key=lambda function: function.resume.offset)
-        for number, function in enumerate(same, 1):
-            function.which = f" (break {number} of {len(same)})" if len(same) > 1 else ""
+    for namesakes in by(functions, lambda function: function.title).values():
+        namesakes.sort(key=lambda function: function.resume.offset)
+        for number, function in enumerate(namesakes, 1):
+            function.which = f" (break {number} of {len(namesakes)})" if len(namesakes) > 1 else ""
 
 
 def by(items: Any, key: Callable[[Any], Any]) -> dict[Any, list[Any]]:

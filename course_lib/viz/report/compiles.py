@@ -145,7 +145,7 @@ class Compile:
         return by_stage([self.own_seconds, *(build.seconds for build in self.builds)])
 
     @property
-    def took(self) -> float:
+    def total_seconds(self) -> float:
         return sum(self.seconds.values())
 
     @property
@@ -176,7 +176,7 @@ class Compile:
         return f"no entry fits: {told(self.failures[-1])}"
 
     @property
-    def by_itself(self) -> str:
+    def why_by_itself(self) -> str:
         """Why the function is compiled by itself, and not within what called it; '' if the program
         calls it."""
         caller = self.caller

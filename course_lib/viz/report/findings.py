@@ -95,13 +95,13 @@ def what_to_do(said: str) -> str:
 
 def broken(compiles: list[Compile]) -> Iterator[Finding]:
     """Lines that end a graph."""
-    for met in by(breaks_of(compiles), lambda one: same_break(one.problem)).values():
-        first = first_own(met)
+    for same_breaks in by(breaks_of(compiles), lambda one: same_break(one.problem)).values():
+        first = first_own(same_breaks)
         problem = first.problem
-        raised = any(one.compile.raised for one in met)
+        raised = any(occurrence.compile.raised for occurrence in same_breaks)
 
         does = "is an error" if raised else "ends a graph"
-        times = f" ({len(met)} times)" if len(met) > 1 else ""
+        times = f" ({len(same_breaks)} times)" if len(same_breaks) > 1 else ""
         title = f"{where(problem.location)} {does}{times}: {problem.reason}"
 
         body = caret(problem.location)
@@ -112,7 +112,9 @@ def broken(compiles: list[Compile]) -> Iterator[Finding]:
             body += f"<p>{RAISED}</p>"
         body += what_to_do(problem.hint)
 
-        yield Finding("✂", title, body, f"c{first.compile.number}", weight_of(first, met, raised))
+        yield Finding(
+            "✂", title, body, f"c{first.compile.number}", weight_of(first, same_breaks, raised)
+        )
 
 
 def weight_of(first: Break, met: list[Break], raised: bool) -> float:
@@ -143,32 +145,41 @@ def recompiled(compiles: list[Compile]) -> Iterator[Finding]:
     """Functions whose guards fail again and again: the guard that fails most often, and the others.
 
     They weigh what share of all compiling they took."""
-    total_seconds = sum(compile.took for compile in compiles)
+    total_seconds = sum(compile.total_seconds for compile in compiles)
     with_failures = (compile for compile in compiles if compile.failures)
-    for name, same in by(with_failures, lambda compile: compile.title).items():
-        kinds = failures_by_kind(same)
+    for name, compiles_of_name in by(with_failures, lambda compile: compile.title).items():
+        kinds = failures_by_kind(compiles_of_name)
         last = kinds[0][-1]
 
-        body = failed_most_html(kinds, len(same)) + others_html(kinds[1:])
-        for why in dict.fromkeys(compile.by_itself for compile in same):
+        body = failed_most_html(kinds, len(compiles_of_name)) + others_html(kinds[1:])
+        for why in dict.fromkeys(compile.why_by_itself for compile in compiles_of_name):
             if why:
                 body += f"<p>{escape(why)}.</p>"
         is_resumed = ", from line " in name
         body += what_to_do(advice(last.failure, is_resumed))
 
-        recompiles = sum(compile.is_recompile for compile in same)
+        recompiles = sum(compile.is_recompile for compile in compiles_of_name)
         weight: float = 10 * recompiles
         if total_seconds:
-            weight = 20 + 100 * sum(compile.took for compile in same) / total_seconds
-        if any(compile.in_eager or compile.at_limit for compile in same):
+            weight = (
+                20
+                + 100 * sum(compile.total_seconds for compile in compiles_of_name) / total_seconds
+            )
+        if any(compile.in_eager or compile.at_limit for compile in compiles_of_name):
             weight = max(weight, 105)
-        yield Finding("◆", recompiled_title(name, same), body, f"c{same[-1].number}", weight)
+        yield Finding(
+            "◆",
+            recompiled_title(name, compiles_of_name),
+            body,
+            f"c{compiles_of_name[-1].number}",
+            weight,
+        )
 
 
 def failures_by_kind(compiles: list[Compile]) -> list[list[Failed]]:
     """Failures of guards that say the same, those that failed at most calls first; then those that
     failed last."""
-    failures = [Failed(one, compile) for compile in compiles for one in compile.failures]
+    failures = [Failed(failure, compile) for compile in compiles for failure in compile.failures]
     kinds = by(failures, lambda one: what_failed(one.failure)).values()
 
     def order(kind: list[Failed]) -> tuple[int, int]:
@@ -179,7 +190,7 @@ def failures_by_kind(compiles: list[Compile]) -> list[list[Failed]]:
 
 def calls_of(kind: list[Failed]) -> int:
     """At how many calls these failed. (At one call a guard may fail in several entries.)"""
-    return len({one.compile.number for one in kind})
+    return len({failed.compile.number for failed in kind})
 
 
 def recompiled_title(name: str, same: list[Compile]) -> str:
@@ -244,9 +255,9 @@ def made_anew(compiles: list[Compile]) -> Iterator[Finding]:
         if compile.code is not None and not compile.failures and not is_resumed:
             first.append(compile)
 
-    for same in by(first, lambda one: (frames.number(one.code), one.given)).values():
-        if len(same) > 1:
-            yield compiled_as_new(same)
+    for compiles_of_code in by(first, lambda one: (frames.number(one.code), one.given)).values():
+        if len(compiles_of_code) > 1:
+            yield compiled_as_new(compiles_of_code)
 
     for compile in compiles:
         if len(compile.builds) >= MANY_SIZES:

@@ -54,9 +54,9 @@ def breaks_of(compiles: list[Compile]) -> list[Break]:
 def first_own(met: list[Break]) -> Break:
     """The first time that this break was met at a line of the program itself; if there is none, the
     first time."""
-    for one in met:
-        if is_own(one.problem.location):
-            return one
+    for occurrence in met:
+        if is_own(occurrence.problem.location):
+            return occurrence
     return met[0]
 
 

@@ -190,15 +190,17 @@ def summary(compiles: list[Compile], run: Run) -> str:
             "torch.compile, `course report --torch-compile` lets that mean cl.compile."
         )
 
-    done = [compile for compile in compiles if compile.result is not None or compile.builds]
+    captured_compiles = [
+        compile for compile in compiles if compile.result is not None or compile.builds
+    ]
     programs = [program for compile in compiles for program in compile.programs]
     counts = (
-        plural(len(done), "graph") + " captured",
+        plural(len(captured_compiles), "graph") + " captured",
         plural(sum(len(compile.problems) for compile in compiles), "graph break"),
         plural(sum(compile.is_recompile for compile in compiles), "recompile"),
         plural(sum(len(program.kernels) for program in programs), "kernel"),
     )
-    compile_seconds = sum(compile.took for compile in compiles)
+    compile_seconds = sum(compile.total_seconds for compile in compiles)
     sentence = f"{', '.join(counts)}; {human_seconds(compile_seconds)} of compiling"
     if run.seconds > compile_seconds:
         sentence += f" ({100 * compile_seconds / run.seconds:.0f} % of the run)"

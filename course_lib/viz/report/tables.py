@@ -59,10 +59,19 @@ def folded(rows: Sequence[tuple[str, ...]], header: tuple[str, ...], numbers: li
 def breaks_html(compiles: list[Compile]) -> str:
     """A row for each line that ended a graph."""
     rows = []
-    for met in by(breaks_of(compiles), lambda one: same_break(one.problem)).values():
-        titles = {one.compile.title: one.compile for one in reversed(met)}
+    for same_breaks in by(breaks_of(compiles), lambda one: same_break(one.problem)).values():
+        titles = {
+            occurrence.compile.title: occurrence.compile for occurrence in reversed(same_breaks)
+        }
         links = ", ".join(link(compile) for compile in titles.values())
-        rows.append((break_line(first_own(met)), break_reason(met), links, str(len(met))))
+        rows.append(
+            (
+                break_line(first_own(same_breaks)),
+                break_reason(same_breaks),
+                links,
+                str(len(same_breaks)),
+            )
+        )
 
     if not rows:
         return "<p>None.</p>"
@@ -89,7 +98,7 @@ def break_reason(met: list[Break]) -> str:
     cell = escape(problem.reason)
     if problem.hint:
         cell += f'<br><span class="cl-dim">{escape(problem.hint)}</span>'
-    if any(one.compile.raised for one in met):
+    if any(occurrence.compile.raised for occurrence in met):
         cell += f"<br>{RAISED}"
     return cell
 
@@ -110,7 +119,7 @@ def recompiles_html(compiles: list[Compile]) -> str:
 
         failed_guards = "".join(f"<li>{line.found}</li>" for line in lines)
         guards = "".join(f"<li>{line.guard}</li>" for line in lines)
-        time_text = f", {human_seconds(compile.took)}" if compile.took else ""
+        time_text = f", {human_seconds(compile.total_seconds)}" if compile.total_seconds else ""
         outcome = escape(compile.outcome) + time_text
         rows.append((link(compile), f"<ol>{failed_guards}</ol>", f"<ol>{guards}</ol>", outcome))
 
@@ -224,7 +233,7 @@ def time_html(recording: Recording, functions: list[Function]) -> str:
 
 
 def seconds_of(function: Function) -> float:
-    return sum(compile.took for compile in function.compiles)
+    return sum(compile.total_seconds for compile in function.compiles)
 
 
 def dearest_stage(function: Function) -> str:

@@ -63,14 +63,14 @@ class Budget:
 def tree(recording: Recording, functions: list[Function], budget: Budget) -> str:
     """All functions."""
     opened = len(functions) <= OPEN_UP_TO
-    return "".join(function_html(recording, one, budget, opened) for one in functions)
+    return "".join(function_html(recording, function, budget, opened) for function in functions)
 
 
 def function_html(recording: Recording, function: Function, budget: Budget, opened: bool) -> str:
     """A function, its compiles, and its resume functions below."""
     at = place(*split(function.where)) if function.where else ""
     title = f"<b>{escape(function.title)}</b> <span class='cl-dim'>{escape(at)}</span> "
-    title += f"{plural(len(function.compiles), 'compile')}, {human_seconds(function.took)}"
+    title += f"{plural(len(function.compiles), 'compile')}, {human_seconds(function.total_seconds)}"
 
     parts = [compile_html(recording, compile, budget) for compile in function.compiles]
     parts += [function_html(recording, below, budget, True) for below in function.below]
@@ -98,15 +98,15 @@ def fold(title: str, inner: str, opened: bool = False, kind: str = "") -> str:
 def compile_html(recording: Recording, compile: Compile, budget: Budget) -> str:
     """One compile in full."""
     title = f"{mark_of(compile)} compile {compile.number}: {escape(compile.reason)} → "
-    title += f"{escape(compile.outcome)}, {human_seconds(compile.took)}"
+    title += f"{escape(compile.outcome)}, {human_seconds(compile.total_seconds)}"
     stages = " · ".join(
         f"{stage} {human_seconds(duration)}" for stage, duration in compile.seconds.items()
     )
 
     # Why it was compiled
     parts = [f'<p id="c{compile.number}" class="cl-dim">{escape(stages)}</p>']
-    if compile.by_itself:
-        parts.append(f"<p>{escape(compile.by_itself)}.</p>")
+    if compile.why_by_itself:
+        parts.append(f"<p>{escape(compile.why_by_itself)}.</p>")
     if compile.failures:
         failed = "".join(f"<li>{escape(told(failure))}</li>" for failure in compile.failures)
         parts.append("<p>Guards of the entries that were there and did not hold:</p>")
@@ -266,8 +266,10 @@ def memory_html(program: Program, budget: Budget) -> str:
 def measured_html(program: Program) -> str:
     """What was tried for which kernel, and how long each took."""
     rows = []
-    for one in program.measured:
-        rows.append(tuple(map(escape, (one.kernel, one.choice, costs(one)))))
+    for measurement in program.measured:
+        rows.append(
+            tuple(map(escape, (measurement.kernel, measurement.choice, costs(measurement))))
+        )
     return fold("chosen by measuring", html_table(rows, ("kernel", "chosen", "measured")))
 
 

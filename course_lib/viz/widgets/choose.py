@@ -162,13 +162,13 @@ def schedule_as_chosen(graph: Any, nodes: Sequence[Any], chosen: Sequence[bool])
     return schedule(graph, fuse)
 
 
-def in_words(found: Schedule) -> str:
+def in_words(schedule: Schedule) -> str:
     """The number of kernels, the traffic, and the first pair that the scheduler refused although it
     was chosen."""
-    count = plural(len(found.kernels), "kernel")
-    words = f"{count}, {human_bytes(found.bytes_after)} through memory."
+    count = plural(len(schedule.kernels), "kernel")
+    words = f"{count}, {human_bytes(schedule.bytes_after)} through memory."
 
-    for decision in found.decisions:
+    for decision in schedule.decisions:
         answer = decision.answer
         if isinstance(answer, No) and answer.reason != NOT_CHOSEN:
             pair = f"{short_name(decision.producer)} and {short_name(decision.consumer)}"
@@ -182,11 +182,11 @@ def short_name(loop: str) -> str:
 
 
 def kernels_in_a_row(
-    found: Schedule, nodes: Sequence[Any], names: Sequence[str], words: str
+    schedule: Schedule, nodes: Sequence[Any], names: Sequence[str], words: str
 ) -> str:
     """The loops from left to right, a frame round those of one kernel; between two kernels, what
     the first writes."""
-    kernel_of = {node: n for n, group in enumerate(found.groups) for node in group.nodes}
+    kernel_of = {node: n for n, group in enumerate(schedule.groups) for node in group.nodes}
     svg = Svg(len(nodes) * (BOX + GAP) - GAP + 24, TOP + TALL + 84)
 
     # Behind: the frames of kernels that have several loops.
@@ -212,8 +212,8 @@ def kernels_in_a_row(
             start, end = (x + BOX + 2, MIDDLE), (x + BOX + GAP - 2, MIDDLE)
             svg.arrow([start, end], stage="scheduling", line=1.4)
         else:
-            written = sum(buffer.nbytes for buffer in found.kernels[kernel].buffers)
-            draw_memory(svg, x, human_bytes(written))
+            bytes_written = sum(buffer.nbytes for buffer in schedule.kernels[kernel].buffers)
+            draw_memory(svg, x, human_bytes(bytes_written))
     return svg.render(words)
 
 

@@ -48,7 +48,7 @@ def joint_graph(
         raise ValueError(f"detail must be one of {', '.join(DETAILS)}, got {shown(detail)}")
 
     sides = sides_of(partition, signature, detail)
-    kept_tensors = [one for band in sides.bands for one in band.kept]
+    kept_tensors = [kept_tensor for band in sides.bands for kept_tensor in band.kept]
     heading = how_much_is_kept(kept_tensors)
     recomputed_names = [node.name for node in partition.recomputed]
     compared = "nothing is done again"
@@ -62,7 +62,7 @@ def joint_graph(
         else f"{compared}."
     )
 
-    names = some([kept_name(node) for one in kept_tensors for node in one.nodes])
+    names = some([kept_name(node) for kept_tensor in kept_tensors for node in kept_tensor.nodes])
     of_title = f" of {title}" if title else ""
     alt = f"Joint graph{of_title}: {operators(partition.forward)} in forward, "
     alt += f"{operators(partition.backward)} in backward, of which {len(recomputed_names) or 'none'} are forward work done again. "
@@ -78,7 +78,7 @@ def as_table(sides: Sides) -> str:
     """A line for each band: what stands left, in the middle and right."""
     rows = []
     for band in sides.bands:
-        between = ", ".join(one.title for one in band.kept) or "–"
+        between = ", ".join(kept_tensor.title for kept_tensor in band.kept) or "–"
         rows.append((band.title, told(band.left), between, told(band.right[::-1])))
     return columns(rows, ("from", "forward", "kept", "backward"))
 
@@ -98,11 +98,11 @@ def how_much_is_kept(kept: Iterable[Kept]) -> str:
     """'kept for backward: 1.2 MB, and 40 KB of inputs that are there anyway'."""
     bytes_kept: Any = 0  # a number, or an expression in symbolic sizes
     inputs: Any = 0
-    for one in kept:
-        if one.is_input:
-            inputs += one.bytes
+    for kept_tensor in kept:
+        if kept_tensor.is_input:
+            inputs += kept_tensor.bytes
         else:
-            bytes_kept += one.bytes
+            bytes_kept += kept_tensor.bytes
 
     phrase = f"kept for backward: {human_bytes(bytes_kept)}"
     if inputs:

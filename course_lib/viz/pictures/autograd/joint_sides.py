@@ -230,7 +230,11 @@ class Sides:
         for name in self.saved:
             node = nodes[name]
             kept_tensors = self.band(node).kept
-            alike = [one for one in kept_tensors if one.is_input == (node.op == "placeholder")]
+            alike = [
+                kept_tensor
+                for kept_tensor in kept_tensors
+                if kept_tensor.is_input == (node.op == "placeholder")
+            ]
             if self.detail == "modules" and alike:
                 alike[0].nodes.append(node)
             else:

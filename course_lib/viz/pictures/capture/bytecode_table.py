@@ -49,10 +49,13 @@ class Step:
         after = list(map(short_types, self.run.after))
 
         # What is the same from the bottom up stayed.
-        same = 0
-        while same < min(len(before), len(after)) and before[same] == after[same]:
-            same += 1
-        return before[:same], before[same:], after[same:]
+        count_that_stayed = 0
+        while (
+            count_that_stayed < min(len(before), len(after))
+            and before[count_that_stayed] == after[count_that_stayed]
+        ):
+            count_that_stayed += 1
+        return before[:count_that_stayed], before[count_that_stayed:], after[count_that_stayed:]
 
 
 @dataclass

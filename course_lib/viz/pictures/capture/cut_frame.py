@@ -106,13 +106,13 @@ def pieces_of(recording: Recording, function: str | Callable[..., Any] | None) -
         function = getattr(getattr(function, "forward", function), "__qualname__", str(function))
 
     pieces = all_pieces(recording)
-    for one in pieces:
-        if one.resume is None and is_wanted(one, function):
-            return [other for other in pieces if other.original is one.code]
+    for piece in pieces:
+        if piece.resume is None and is_wanted(piece, function):
+            return [other for other in pieces if other.original is piece.code]
 
-    asked = f" called '{function}'" if function else " with a graph break"
+    which = f" called '{function}'" if function else " with a graph break"
     raise LookupError(
-        f"no frame{asked} was recorded. If it was compiled before, cl.reset() forgets it."
+        f"no frame{which} was recorded. If it was compiled before, cl.reset() forgets it."
     )
 
 
@@ -239,7 +239,7 @@ class Block:
 
     @property
     def width_below(self) -> float:
-        return sum(one.block.width for one in self.below) + GAP * (len(self.below) - 1)
+        return sum(branch.block.width for branch in self.below) + GAP * (len(self.below) - 1)
 
     @property
     def width(self) -> float:
@@ -260,7 +260,7 @@ class Block:
     def height(self) -> float:
         if not self.below:
             return self.own_height
-        return self.own_height + self.torn + max(one.block.height for one in self.below)
+        return self.own_height + self.torn + max(branch.block.height for branch in self.below)
 
 
 @dataclass
@@ -312,7 +312,7 @@ class Layout:
             return piece.next
 
         later = self.pieces[self.pieces.index(piece) + 1 :][:1]
-        return [one.resume for one in later if one.resume]
+        return [event.resume for event in later if event.resume]
 
 
 # ---- the drawing ---------------------------------------------------------------------------------

@@ -55,10 +55,10 @@ def inductor_triton(function: Callable[..., Any], *args: Any) -> dict[str, str]:
     from torch._inductor.runtime.hints import DeviceProperties
     from triton.runtime import driver
 
-    written: list[str] = []
+    codes: list[str] = []
 
     def stop(code: str) -> None:
-        written.append(code)
+        codes.append(code)
         raise Written
 
     h200 = DeviceProperties(
@@ -75,12 +75,12 @@ def inductor_triton(function: Callable[..., Any], *args: Any) -> dict[str, str]:
         try:
             torch.compile(function)(*args)
         except Exception as error:
-            if not written:
+            if not codes:
                 raise LookupError(f"TorchInductor wrote nothing: {error}") from error
     torch._dynamo.reset()
-    sources = {name: text for code in written for name, text in KERNEL.findall(code)}
+    sources = {name: text for code in codes for name, text in KERNEL.findall(code)}
     if not sources:
         raise LookupError(
             "TorchInductor wrote no Triton kernel for this function: all of it is library calls"
         )
-    return sources | {"call": "\n".join(call for code in written for call in CALL.findall(code))}
+    return sources | {"call": "\n".join(call for code in codes for call in CALL.findall(code))}

@@ -103,19 +103,19 @@ def inspect_triton(source: TritonSource, target: str) -> dict[str, str]:
             "TRITON_CACHE_DIR": str(config.cache_dir() / "triton"),
         }
         command = [sys.executable, "-c", COMPILE]
-        done = subprocess.run(
+        process = subprocess.run(
             command, input=json.dumps(job), capture_output=True, text=True, env=environment
         )
-        if done.returncode:
+        if process.returncode:
             kept_source = config.cache_dir() / f"failed-{source.name}.py"
             kept_source.write_text(source.source)
             raise CompileFailed(
                 "Triton",
                 ["triton.compile", source.name, target],
-                done.stderr.splitlines()[-8:],
+                process.stderr.splitlines()[-8:],
                 kept_source,
             )
-        texts: dict[str, str] = json.loads(done.stdout.splitlines()[-1])
+        texts: dict[str, str] = json.loads(process.stdout.splitlines()[-1])
         if "missing" in texts:
             raise BackendMissing(
                 f"triton cannot be imported ({texts['missing']}): get it with `pip install triton` (Linux only)"
@@ -171,11 +171,11 @@ def assembly(source: KernelSource, target: str, more: Sequence[str] = ()) -> str
             "-o",
             "-",
         ]
-        done = subprocess.run(command, capture_output=True, text=True)
-        if "-march=" in done.stderr:
+        process = subprocess.run(command, capture_output=True, text=True)
+        if "-march=" in process.stderr:
             raise ValueError(
                 f'the C++ compiler knows no target {target!r}: take one like "x86-64-v3", "x86-64-v4" or "native"'
             )
-        if done.returncode:
-            raise CompileFailed("the C++ compiler", command, done.stderr.splitlines()[:8], file)
-    return done.stdout
+        if process.returncode:
+            raise CompileFailed("the C++ compiler", command, process.stderr.splitlines()[:8], file)
+    return process.stdout

@@ -408,8 +408,8 @@ def themed(svg: str, alt: str, tips: dict[str, str]) -> str:
     """Graphviz's SVG with the theme's colours, our fonts, tooltips, and its size in px."""
     svg = re.sub(r"<!--.*?-->\s*|<\?xml.*?\?>\s*|<!DOCTYPE.*?>\s*", "", svg, flags=re.S)
 
-    def tip(found: re.Match[str]) -> str:
-        name = html.unescape(found[1])
+    def tip(match: re.Match[str]) -> str:
+        name = html.unescape(match[1])
         return f"<title>{escape(tips[name])}</title>" if name in tips else ""
 
     svg = re.sub(r"<title>(.*?)</title>\s*", tip, svg, flags=re.S)
@@ -421,9 +421,9 @@ def themed(svg: str, alt: str, tips: dict[str, str]) -> str:
     svg = labels_last(svg)
     lines = {colour.lower(): ink(stage, 80) for stage, colour in COLOURS.items()}
 
-    def line(found: re.Match[str]) -> str:
-        colour = found[1].lower()
-        return f'{found[0]} style="stroke: {lines[colour]}"' if colour in lines else found[0]
+    def line(match: re.Match[str]) -> str:
+        colour = match[1].lower()
+        return f'{match[0]} style="stroke: {lines[colour]}"' if colour in lines else match[0]
 
     svg = re.sub(r'stroke="(#[0-9a-fA-F]{6})"', line, svg)
     width, height = re.search(r'viewBox="[-\d.]+ [-\d.]+ ([\d.]+) ([\d.]+)"', svg).groups()  # type: ignore[union-attr]
@@ -454,14 +454,14 @@ def labels_last(svg: str) -> str:
     """The names of the frames, moved to the end: painted over the edges, with a rim in the colour
     of the page."""
     rim = f' style="{RIM}"'
-    moved: list[str] = []
+    labels: list[str] = []
 
     def take(cluster: re.Match[str]) -> str:
-        moved.extend(
+        labels.extend(
             line.replace("<text", f"<text{rim}", 1)
             for line in re.findall(r"<text.*?</text>", cluster[0], flags=re.S)
         )
         return re.sub(r"<text.*?</text>\s*", "", cluster[0], flags=re.S)
 
     svg = re.sub(r'<g class="cluster.*?</g>', take, svg, flags=re.S)
-    return re.sub(r"</g>\s*</svg>\s*$", "\n".join([*moved, "</g></svg>"]), svg)
+    return re.sub(r"</g>\s*</svg>\s*$", "\n".join([*labels, "</g></svg>"]), svg)

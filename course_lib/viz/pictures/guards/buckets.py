@@ -76,22 +76,22 @@ def buckets(lengths: Sequence[int], borders: Sequence[int], title: str = "") -> 
 
     Raises ValueError if a length exceeds all borders."""
     all_buckets = in_buckets(lengths, borders)
-    used = [bucket for bucket in all_buckets if bucket.lengths]
+    used_buckets = [bucket for bucket in all_buckets if bucket.lengths]
     requests = plural(len(lengths), "request")
-    in_use = plural(len(used), "bucket")
+    in_use = plural(len(used_buckets), "bucket")
 
-    svg = Svg(LEFT + WIDTH + 150, BASE + 62 + STEP * len(used))
+    svg = Svg(LEFT + WIDTH + 150, BASE + 62 + STEP * len(used_buckets))
     svg.text(0, 16, title or f"{requests}, {in_use}", bold=True)
     draw_histogram(svg, lengths, all_buckets[-1].border)
     draw_borders(svg, all_buckets)
-    draw_work(svg, used)
+    draw_work(svg, used_buckets)
 
     total = sum(bucket.computed for bucket in all_buckets)
     padding = sum(bucket.padding for bucket in all_buckets)
     share = f"{padding / total:.0%}"
     alt = f"{requests} in {in_use}: {share} of {total:,} elements are padding."
     rows = []
-    for bucket in used:
+    for bucket in used_buckets:
         elements = (f"{bucket.computed:,}", f"{bucket.padding:,}", bucket.share)
         rows.append((str(bucket), len(bucket.lengths), *elements))
     rows.append(("all", len(lengths), f"{total:,}", f"{padding:,}", share))
@@ -120,11 +120,11 @@ def draw_histogram(svg: Svg, lengths: Sequence[int], longest: int) -> None:
     svg.text(LEFT - 8, BASE + 18, "length", SMALL, anchor="end", dim=True)
 
 
-def draw_borders(svg: Svg, found: Sequence[Bucket]) -> None:
+def draw_borders(svg: Svg, buckets: Sequence[Bucket]) -> None:
     """A dashed line at each border; its number where there is room."""
-    longest = found[-1].border
+    longest = buckets[-1].border
     last = LEFT - 30
-    for bucket in found:
+    for bucket in buckets:
         x = LEFT + WIDTH * bucket.border / longest
         border = f"M{x:.1f} {TOP - 8} V{BASE + 4}"
         svg.path(border, stage="guards", line=2, opacity=1, dashed=True)

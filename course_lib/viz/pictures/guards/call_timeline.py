@@ -156,12 +156,12 @@ def first_seen(recording: Recording, which: str | Callable[..., Any] | None) -> 
     events_of_calls = [
         event for event in recording.events if isinstance(event, (Served, events.FrameSeen))
     ]
-    asked = [event for event in events_of_calls if is_asked(event)]
-    for event in asked:
+    events_of_function = [event for event in events_of_calls if is_asked(event)]
+    for event in events_of_function:
         if isinstance(event, Served):
             return event
-    if asked:
-        return asked[0]
+    if events_of_function:
+        return events_of_function[0]
 
     name = "a compiled function"
     if which is not None:

@@ -126,13 +126,13 @@ def shape_map(
             f"a shape map has one axis or two, each with at least one size, not {sizes_text}"
         )
 
-    asked = asked_about(recording, function, make)
-    drawing = MapDrawing(asked, sizes)
+    question = asked_about(recording, function, make)
+    drawing = MapDrawing(question, sizes)
     rows = drawing.draw()
 
     flat = [cell for row in rows for cell in row]
     counts = f"of {plural(len(flat), 'size')} {flat.count(NONE)} served by none"
-    alt = f"{asked.function.__qualname__}: {plural(len(asked.entries), 'entry')}; {counts}."
+    alt = f"{question.function.__qualname__}: {plural(len(question.entries), 'entry')}; {counts}."
     lines = [drawing.text_of(rows), *drawing.legend, "*: the size that it was compiled for"]
     return Picture(drawing.svg.render(alt), CAPTION, alt, "\n".join(lines))
 

@@ -77,7 +77,7 @@ def two_lives(rows: Sequence[tuple[str, object, str, str]]) -> Picture:
     for place, heading in zip(places, HEADINGS):
         svg.text(place.x, 14, heading, SMALL, dim=True)
 
-    for j, (code, value, kept_text, written) in enumerate(rows):
+    for j, (code, value, kept_text, guard_text) in enumerate(rows):
         y = 26 + STEP * j
         svg.text(line.x, y + 20, code, mono=True)
         if str(value):
@@ -86,10 +86,10 @@ def two_lives(rows: Sequence[tuple[str, object, str, str]]) -> Picture:
         if kept_text:
             svg.box(expression.x, y, expression.width, HIGH, "capture", radius=10)
             svg.text(expression.middle, y + 20, kept_text, mono=True, anchor="middle")
-        if written:
-            draw_guard(svg, guard, y, written)
+        if guard_text:
+            draw_guard(svg, guard, y, guard_text)
 
-    guards = [written for _, _, _, written in rows if written]
+    guards = [guard_text for _, _, _, guard_text in rows if guard_text]
     alt = f"{plural(len(rows), 'line')} of arithmetic on a size; guards: {', '.join(guards) or 'none'}."
     text = columns(rows, ("the line", "number now", "expression", "guard"))
     return Picture(svg.render(alt), CAPTION, alt, text)

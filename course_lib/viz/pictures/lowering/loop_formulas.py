@@ -192,8 +192,8 @@ def label_of(node: Any) -> str:
 def formula(node: Any, buffers: Mapping[str, Any]) -> str:
     """'mul[i, j] = x[i, j] * w[j]'."""
     if is_extern(node):
-        written = ", ".join(buffer.name for buffer in node.buffers)
-        return f"{written} = {node.op}({', '.join(reads(node))})"
+        names = ", ".join(buffer.name for buffer in node.buffers)
+        return f"{names} = {node.op}({', '.join(reads(node))})"
 
     index = symbols(len(node.ranges))
     reduced = symbols(len(node.reduced), len(index))
@@ -224,15 +224,15 @@ def loops(graph: Any, title: str = "") -> Picture:
         boxes.append(box(node, ranges, formula_text))
         text.append(f"{ranges}:\n    {formula_text}")
 
-    named = f"Loop IR of {title}" if title else "Loop IR"
+    heading = f"Loop IR of {title}" if title else "Loop IR"
     labels = ", ".join(map(label_of, graph.nodes))
-    alt = f"{named}: {plural(len(graph.nodes), 'loop node')}: {labels}."
+    alt = f"{heading}: {plural(len(graph.nodes), 'loop node')}: {labels}."
     caption = "Each box is a loop (double border: a library call): its ranges (reduced ones in brackets), then what it computes."
     body = f'<div class="cl-scroll">{"".join(boxes)}</div>'
     return Picture(body, caption, alt, "\n".join(text), ("loops",))
 
 
-def box(node: Any, ranges: str, said: str) -> str:
+def box(node: Any, ranges: str, formula_text: str) -> str:
     """A loop in HTML: its ranges, where it comes from and what it writes; below, its formula."""
     origins = ", ".join(dict.fromkeys(bare(op_name(origin)) for origin in node.origins))
     came = f"from {escape(origins)} · " if origins else ""
@@ -240,7 +240,7 @@ def box(node: Any, ranges: str, said: str) -> str:
     kind = " cl-x" if is_extern(node) else ""
     right = f"<span>{came}writes {escape(size)}</span>"
     top = f'<div class="cl-top"><span>{escape(ranges)}</span>{right}</div>'
-    return f'<div class="cl-loop{kind} cl-m">{top}<div class="cl-body">{escape(said)}</div></div>'
+    return f'<div class="cl-loop{kind} cl-m">{top}<div class="cl-body">{escape(formula_text)}</div></div>'
 
 
 # ---- one element at a time -----------------------------------------------------------------------

@@ -79,13 +79,13 @@ class Map:
         """The grid in words."""
         cells = [[str(place) for place in row] for row in self.rows]
         reads = self.reads
-        used = f"{len(reads)} of {plural(self.places, 'place')} in memory"
+        usage = f"{len(reads)} of {plural(self.places, 'place')} in memory"
         if reads and min(reads.values()) > 1:
-            used += f", each read {max(reads.values())} times"
+            usage += f", each read {max(reads.values())} times"
 
         head = f"{self.name}: shape {self.shape}, {self.strides}"
         grid = columns(cells, indent="    ")
-        return f"{head}\n    {self.lies_at}\n{grid}\n    {used}"
+        return f"{head}\n    {self.lies_at}\n{grid}\n    {usage}"
 
     def draw(self, svg: Svg, x: float, y: float, tall: float) -> None:
         """With its top left corner at (x, y), the strip `tall` px below it."""
@@ -142,36 +142,36 @@ def index_map(tensors: Mapping[str, torch.Tensor]) -> Picture:
 
     maps = [Map(name, tensor) for name, tensor in tensors.items()]
     lines = in_lines(maps)
-    heights = [106 + CELL * max(len(one.rows) for one in line) for line in lines]
+    heights = [106 + CELL * max(len(view_map.rows) for view_map in line) for line in lines]
     width = max(width_of(line) for line in lines) - GAP + 6
     svg = Svg(width, sum(heights) + 18 * len(lines))
 
     top = 0.0
     for line, tall in zip(lines, heights, strict=True):
         left = 2.0
-        for one in line:
-            one.draw(svg, left, top, tall)
-            left += one.width + GAP
+        for view_map in line:
+            view_map.draw(svg, left, top, tall)
+            left += view_map.width + GAP
         top += tall + 18
 
     caption = "Each cell says where in memory it lies; below, the memory. The first row is marked in both. Dashed: never read."
-    places_in_words = "; ".join(f"{one.name}: element {one.lies_at}" for one in maps)
-    text = "\n\n".join(one.text() for one in maps)
+    places_in_words = "; ".join(f"{view_map.name}: element {view_map.lies_at}" for view_map in maps)
+    text = "\n\n".join(view_map.text() for view_map in maps)
     return Picture(svg.render(f"{places_in_words}."), caption, f"{places_in_words}.", text)
 
 
 def width_of(line: Sequence[Map]) -> float:
     """px, with the gap behind the last."""
-    return sum(one.width + GAP for one in line)
+    return sum(view_map.width + GAP for view_map in line)
 
 
 def in_lines(maps: Sequence[Map]) -> list[list[Map]]:
     """The maps in lines: as many in each as fit side by side."""
     lines: list[list[Map]] = [[]]
-    for one in maps:
-        if lines[-1] and width_of(lines[-1]) + one.width > WIDEST:
+    for view_map in maps:
+        if lines[-1] and width_of(lines[-1]) + view_map.width > WIDEST:
             lines.append([])
-        lines[-1].append(one)
+        lines[-1].append(view_map)
     return lines
 
 

@@ -37,12 +37,12 @@ NAME, GAP, HIGH, STEP = 82, 3, 34, 54
 next."""
 
 
-def verdict(svg: Svg, x: float, y: float, right: bool, said: str) -> None:
+def verdict(svg: Svg, x: float, y: float, right: bool, words: str) -> None:
     """✓ or ✗ and words, at the end of a row."""
     if right:
-        svg.text(x, y, f"✓ {said}", stage="scheduling")
+        svg.text(x, y, f"✓ {words}", stage="scheduling")
     else:
-        svg.text(x, y, f"✗ {said}", bold=True, stage="break")
+        svg.text(x, y, f"✗ {words}", bold=True, stage="break")
 
 
 # ---- the ladder ----------------------------------------------------------------------------------

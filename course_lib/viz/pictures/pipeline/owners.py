@@ -125,9 +125,11 @@ def keepsake(
         rows = [(escape(name), escape(value)) for name, value in facts.items()]
         facts_table = html_table(rows, ["what was found", ""])
     points_rows = [(escape(name), escape(value)) for name, value in points]
-    done = html_table(points_rows, ["exercises", "points"])
+    points_table = html_table(points_rows, ["exercises", "points"])
 
     look = f"<style>{KEEPSAKE_CSS.read_text(encoding='utf-8').strip()}</style>"
     head = f"<h1>{escape(title)}</h1><p>{escape(subtitle)}</p>"
-    body = f'{look}<main>{head}{picture.html}<div class="two">{facts_table}{done}</div></main>'
+    body = (
+        f'{look}<main>{head}{picture.html}<div class="two">{facts_table}{points_table}</div></main>'
+    )
     return page(body, title)

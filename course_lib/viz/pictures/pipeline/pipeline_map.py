@@ -189,7 +189,7 @@ def draw_way(svg: Svg, i: int) -> None:
     svg.text(x + BOX / 2 + 10, y + TALL + down, ROOMS[i].gives, SMALL)
 
 
-def draw_room(svg: Svg, i: int, lit: bool, fact: str, took: float) -> None:
+def draw_room(svg: Svg, i: int, lit: bool, fact: str, seconds: float) -> None:
     """One box: title and lesson, what it does (or did), and the name of its counterpart in
     PyTorch."""
     room = ROOMS[i]
@@ -202,8 +202,8 @@ def draw_room(svg: Svg, i: int, lit: bool, fact: str, took: float) -> None:
     svg.text(left, y + 24, title, LARGE, bold=True)
     svg.text(right, y + 24, f"lesson {room.lesson}", SMALL, anchor="end", dim=True)
     svg.text(left, y + 45, fact or room.what)
-    if took:
-        svg.text(right, y + 45, human_seconds(took), anchor="end")
+    if seconds:
+        svg.text(right, y + 45, human_seconds(seconds), anchor="end")
 
     counterpart = f"torch/{room.torch}"
     tip = f"its counterpart in PyTorch: {counterpart}"

@@ -237,12 +237,12 @@ def _bytecode(film: Film, shown: Walk, number: int) -> None:
     head += _text(STACK, TOP, film.say("stack"), plain=True, soft=True)
     head += _text(NODE + 80, TOP, film.say("graph"), plain=True, soft=True)
     parts = [(0.0, head)]
-    for i, one in enumerate(shown.instructions):
+    for i, instruction in enumerate(shown.instructions):
         y = TOP + 24 + i * LINE
-        row = _text(LEFT, y, one.text) + _text(STACK, y, one.stack)
-        if one.node:
+        row = _text(LEFT, y, instruction.text) + _text(STACK, y, instruction.stack)
+        if instruction.node:
             row += _rect(NODE + 74, y - 18, 112, LINE - 1, "capture") + _text(
-                NODE + 82, y, one.node
+                NODE + 82, y, instruction.node
             )
         parts.append((0.5 + 0.45 * i, row))
     film.scene(2.0 + 0.45 * len(shown.instructions), parts)
@@ -274,7 +274,7 @@ def _places(nodes: Sequence[Node]) -> dict[str, tuple[float, float]]:
     places = {node.name: (float(LEFT), float(TOP + i * step)) for i, node in enumerate(column)}
     for node in nodes:
         if node.name not in places:
-            reader = next(one for one in column if node.name in one.reads)
+            reader = next(node_below for node_below in column if node.name in node_below.reads)
             places[node.name] = (LEFT + NODE_WIDTH + 40.0, places[reader.name][1] - step)
     return places
 

@@ -163,13 +163,13 @@ def kernel_lines(source: str) -> dict[int, str]:
 
 
 @contextlib.contextmanager
-def at_each_line(told: Callable[[str, int], None]) -> Iterator[None]:
-    """Within, `told(file, line)` hears when a generated wrapper comes to a line; 0 when it is
+def at_each_line(hear: Callable[[str, int], None]) -> Iterator[None]:
+    """Within, `hear(file, line)` is called when a generated wrapper comes to a line; 0 when it is
     through."""
 
     def at_line(frame: Any, event: str, _: Any) -> Any:
         if event in ("line", "return"):
-            told(frame.f_code.co_filename, frame.f_lineno if event == "line" else 0)
+            hear(frame.f_code.co_filename, frame.f_lineno if event == "line" else 0)
         return at_line
 
     def at_call(frame: Any, *_: Any) -> Any:
@@ -190,14 +190,14 @@ def line_times(compiled: Any, inputs: Sequence[torch.Tensor]) -> dict[int, float
     seconds_of_line: dict[int, float] = {}
     line, since = 0, 0.0
 
-    def told(_: str, next_line: int) -> None:
+    def take_time(_: str, next_line: int) -> None:
         nonlocal line, since
         if on_gpu:
             torch.cuda.synchronize()
         seconds_of_line[line] = seconds_of_line.get(line, 0.0) + time.perf_counter() - since
         line, since = next_line, time.perf_counter()
 
-    with at_each_line(told):
+    with at_each_line(take_time):
         compiled(*inputs)
     return seconds_of_line
 
@@ -207,9 +207,10 @@ def kernels_in_profile() -> Iterator[None]:
     """Within, torch's profiler hears of generated kernels by their names; by itself it knows only
     operators and GPU kernels."""
     lines: dict[str, dict[int, str]] = {}
+    # The mark of the kernel that runs now, or nothing
     running: list[Any] = []
 
-    def told(file: str, line: int) -> None:
+    def mark_kernel(file: str, line: int) -> None:
         if running:
             running.pop().__exit__(None, None, None)
         if file not in lines:
@@ -219,7 +220,7 @@ def kernels_in_profile() -> Iterator[None]:
             running.append(MARK(name))
             running[-1].__enter__()
 
-    with at_each_line(told):
+    with at_each_line(mark_kernel):
         yield
 
 
@@ -248,7 +249,10 @@ def kernel_roofline(
         times = measure(recording, index)
     else:
         checked_seconds = several(seconds, "seconds is a list of numbers")
-        times = [positive(one, "the seconds of a kernel") for one in checked_seconds]
+        times = [
+            positive(time_of_kernel, "the seconds of a kernel")
+            for time_of_kernel in checked_seconds
+        ]
     if len(times) != len(works):
         raise ValueError(f"{len(works)} kernels need as many times, not {len(times)}")
 
@@ -270,13 +274,13 @@ def drawn(
         )
 
     # Many names would cover each other: then their numbers in the table must do.
-    named = placed
+    named_points = placed
     if len(placed) > MOST_NAMES:
-        named = []
+        named_points = []
         for number, (point, _) in enumerate(points, 1):
             if point in placed:
-                named.append(replace(point, name=str(number)))
-    picture = roofline(named, bandwidth, peak, caption or CAPTION)
+                named_points.append(replace(point, name=str(number)))
+    picture = roofline(named_points, bandwidth, peak, caption or CAPTION)
 
     rows, plain_rows = [], []
     for number, (point, is_library) in enumerate(points, 1):

@@ -73,19 +73,26 @@ def queue(handled: Sequence[Handled], title: str = "", until: float = 0.0) -> Pi
     drawing = QueueDrawing(handled, until)
     drawing.svg.text(0, 16, title or plural(len(handled), "request"), bold=True)
     drawing.svg.text(drawing.left + TRACK + 12, 16, "latency", SMALL, dim=True)
-    for i, one in enumerate(handled):
-        drawing.draw_request(HEAD + ROW * i, one)
+    for i, request in enumerate(handled):
+        drawing.draw_request(HEAD + ROW * i, request)
     drawing.draw_axis(HEAD + ROW * len(handled) + 4)
 
     rows = []
-    for one in handled:
-        padding = one.size - one.length
-        times = (one.arrived, one.began, one.compiling, one.running, padding, one.latency)
-        rows.append((plural(one.length, "token"), *map(ticks, times)))
+    for request in handled:
+        padding = request.size - request.length
+        times = (
+            request.arrived,
+            request.began,
+            request.compiling,
+            request.running,
+            padding,
+            request.latency,
+        )
+        rows.append((plural(request.length, "token"), *map(ticks, times)))
     text = columns(rows, QUEUE_HEADER)
 
-    compiles = plural(sum(one.compiling > 0 for one in handled), "compile")
-    longest = ticks(max(one.latency for one in handled))
+    compiles = plural(sum(request.compiling > 0 for request in handled), "compile")
+    longest = ticks(max(request.latency for request in handled))
     alt = f"{plural(len(handled), 'request')} in a queue, {compiles}; the longest latency is {longest}."
     text = f"{title}\n{text}" if title else text
     return Picture(drawing.svg.render(alt), QUEUE_CAPTION, alt, text)
@@ -95,8 +102,8 @@ class QueueDrawing:
     """The queue while it is drawn, time from left to right."""
 
     def __init__(self, handled: Sequence[Handled], until: float) -> None:
-        names = [text_width(plural(one.length, "token")) for one in handled]
-        self.end = max(until, *(one.done for one in handled)) or 1.0
+        names = [text_width(plural(request.length, "token")) for request in handled]
+        self.end = max(until, *(request.done for request in handled)) or 1.0
         self.left = max(names) + 12
         self.svg = Svg(self.left + TRACK + 86, HEAD + ROW * len(handled) + 44)
 

@@ -211,16 +211,16 @@ def look_at_landscape(seconds: Mapping[tuple[Any, Any], float]) -> None:
         a_number(duration, f"the time of {key}")
 
 
-def draw_cell(svg: Svg, x: float, y: float, took: float, best: float, worst: float) -> None:
+def draw_cell(svg: Svg, x: float, y: float, seconds: float, best: float, worst: float) -> None:
     """One configuration: its tint says where it stands between the worst and the best."""
-    good = 1.0 if worst == best else (worst - took) / (worst - best)
-    is_best = took == best
+    good = 1.0 if worst == best else (worst - seconds) / (worst - best)
+    is_best = seconds == best
     strength = 0.05 + 0.4 * good
     line = 3.5 if is_best else 1
     left, wide = x + 2, CELL_WIDE - 4
 
     svg.box(left, y + 2, wide, CELL_TALL - 4, "codegen", radius=3, strength=strength, line=line)
-    svg.text(left + wide / 2, y + 21, human_seconds(took), SMALL, anchor="middle", bold=is_best)
+    svg.text(left + wide / 2, y + 21, human_seconds(seconds), SMALL, anchor="middle", bold=is_best)
 
 
 # ---- what autotuning tried -----------------------------------------------------------------------
@@ -239,7 +239,9 @@ def tuned(kernel: Any, choice: str, seconds: Mapping[str, float]) -> Picture:
 
     tried = [Configuration.read(what) for what in ran]
     tile = varying(tried)
-    cells = {(one.sizes[tile], one.warps): ran[one.what] for one in tried}
+    cells = {
+        (try_of_tile.sizes[tile], try_of_tile.warps): ran[try_of_tile.what] for try_of_tile in tried
+    }
 
     chosen = Configuration.read(choice)
     rest = ""

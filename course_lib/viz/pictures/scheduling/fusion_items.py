@@ -115,8 +115,8 @@ def nodes_of(kernel: Any) -> Sequence[Any]:
 
 def item_of_node(node: Any) -> Item:
     """A loop that runs alone, or a library call."""
-    written = [buffer.name for buffer in node.buffers]
-    return Item(label_of(node), [loop_of(node)], reads(node), written, is_extern(node))
+    written_names = [buffer.name for buffer in node.buffers]
+    return Item(label_of(node), [loop_of(node)], reads(node), written_names, is_extern(node))
 
 
 def item_of_kernel(kernel: Any) -> Item:
@@ -125,11 +125,11 @@ def item_of_kernel(kernel: Any) -> Item:
         return item_of_node(kernel)
 
     read: dict[str, None] = {}
-    written = []
+    written_names = []
     for node in kernel.nodes:
         read.update(dict.fromkeys(name for name in reads(node) if name in kernel.reads))
-        written += [buffer.name for buffer in node.buffers if buffer.name in kernel.stores]
-    return Item(kernel.name, list(map(loop_of, kernel.nodes)), list(read), written)
+        written_names += [buffer.name for buffer in node.buffers if buffer.name in kernel.stores]
+    return Item(kernel.name, list(map(loop_of, kernel.nodes)), list(read), written_names)
 
 
 def loop_of(node: Any) -> Loop:

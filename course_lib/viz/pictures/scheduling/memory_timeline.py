@@ -231,7 +231,7 @@ def outline(edge: list[tuple[float, float]], wide: float, tall: float) -> str:
     the band's height.
     """
     # steps at one height are one line
-    levels = [list(same) for _, same in groupby(edge, lambda corner: n(corner[1]))]
+    levels = [list(corners) for _, corners in groupby(edge, lambda corner: n(corner[1]))]
 
     upper_edge, lower_edge = "", ""
     for level in levels:
@@ -245,7 +245,7 @@ def outline(edge: list[tuple[float, float]], wide: float, tall: float) -> str:
 def longest_level(heights: list[float]) -> tuple[int, int]:
     """Where the longest stretch of equal heights begins, and how long it is."""
     stretches, start = [(0, 0)], 0
-    for _, same in groupby(heights):
-        stretches.append((start, len(list(same))))
+    for _, equal_heights in groupby(heights):
+        stretches.append((start, len(list(equal_heights))))
         start += stretches[-1][1]
     return max(stretches, key=lambda stretch: stretch[1])

@@ -66,10 +66,10 @@ def order(needs: Mapping[str, Iterable[str]], together: tuple[str, ...] = ()) ->
 
 def merged(needs: Needs, together: tuple[str, ...]) -> Needs:
     """The same with `together` as one kernel."""
-    one = " · ".join(together)
+    joined_name = " · ".join(together)
 
     def name(who: str) -> str:
-        return one if who in together else who
+        return joined_name if who in together else who
 
     result: Needs = {}
     for who, before in needs.items():
