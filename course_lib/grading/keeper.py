@@ -50,11 +50,11 @@ _NOTHING = object()
 class Switch:
     """A setting of the whole process.
 
-    `stream`: it moves with each use (random numbers), so no cell leaves it on purpose."""
+    `moves_with_use`: it moves with each use (random numbers), so no cell leaves it on purpose."""
 
     get: Callable[[], Any]
     put: Callable[[Any], Any]
-    stream: bool = False
+    moves_with_use: bool = False
 
 
 def switches() -> list[Switch]:
@@ -69,13 +69,13 @@ def switches() -> list[Switch]:
         Switch(_filters, _put_filters),
         Switch(_builtins, _put_builtins),
         Switch(_config, _put_config),
-        Switch(random.getstate, random.setstate, stream=True),
+        Switch(random.getstate, random.setstate, moves_with_use=True),
     ]
     if "numpy" in sys.modules:
         import numpy as np
 
         all_switches.append(Switch(np.geterr, _put_numpy_errors))
-        all_switches.append(Switch(np.random.get_state, np.random.set_state, stream=True))
+        all_switches.append(Switch(np.random.get_state, np.random.set_state, moves_with_use=True))
     if "torch" in sys.modules:
         all_switches += torch_switches()
     return all_switches
@@ -95,7 +95,7 @@ def torch_switches() -> list[Switch]:
         Switch(torch.get_float32_matmul_precision, torch.set_float32_matmul_precision),
         Switch(torch._C._get_mkldnn_enabled, torch._C._set_mkldnn_enabled),
         Switch(_print_options, _put_print_options),
-        Switch(_random_state, _put_random_state, stream=True),
+        Switch(_random_state, _put_random_state, moves_with_use=True),
     ]
 
 
@@ -324,7 +324,7 @@ class Keeper:
         """Switches as the course left them, so that the grader's own look at the checks is not
         under the learner's."""
         for n, switch in enumerate(self.switches):
-            if not switch.stream:
+            if not switch.moves_with_use:
                 _put(switch, _got(switch), self.wanted[n])
 
     def snapshot(self) -> dict[str, Any]:
@@ -463,9 +463,9 @@ class Keeper:
         learner had set."""
         for n, switch in enumerate(self.switches):
             before, now = self.wanted[n], _got(switch)
-            if of_course or switch.stream:
+            if of_course or switch.moves_with_use:
                 self.wanted[n] = now
-            if switch.stream or n not in self.theirs:
+            if switch.moves_with_use or n not in self.theirs:
                 continue
             changed = of_course and not _same(before, now)
             _put(switch, now, now if changed else self.theirs[n])

@@ -75,14 +75,14 @@ def line_of_the_answer(said: str, cells: Sequence[Cell]) -> str:
     return "".join(f"\n{'Line:':<10}{line}" for line in sentences)
 
 
-def asked_for(written: list[Written], message: str) -> list[Written]:
+def asked_for(functions: list[Written], message: str) -> list[Written]:
     """The functions that the check's call names; else those that its first words name; else all."""
     lines = message.splitlines()
     for heads in (CALLS, ("What:",)):
         text = " ".join(line for line in lines if line.startswith(heads))
-        if named_functions := [function for function in written if is_named(function, text)]:
+        if named_functions := [function for function in functions if is_named(function, text)]:
             return named_functions
-    return written
+    return functions
 
 
 def functions_of(cell: Cell) -> Iterator[Written]:

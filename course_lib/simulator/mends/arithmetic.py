@@ -24,7 +24,7 @@ from course_lib.simulator.settings import settings
 Handle = interpreter.TensorHandle
 Builder = interpreter.InterpreterBuilder
 
-READ: dict[Any, Callable[[Any], Any]] = {
+READER_OF_DTYPE: dict[Any, Callable[[Any], Any]] = {
     tl.bfloat16: formats.bfloat16_values,
     tl.float8e4nv: lambda codes: formats.E4M3.values[codes],
     tl.float8e5: lambda codes: formats.E5M2.values[codes],
@@ -39,13 +39,13 @@ WRITE: dict[Any, Callable[..., Any]] = {
 """The same dtypes: float32 as its bits."""
 
 
-ONE_BIT: dict[Any, Any] = {np.add: np.logical_xor, np.subtract: np.logical_xor}
+OPERATION_ON_ONE_BIT: dict[Any, Any] = {np.add: np.logical_xor, np.subtract: np.logical_xor}
 """In one bit, 1 + 1 is 0."""
 
 
 def numbers(handle: Any) -> Any:
     """The values of a handle as NumPy can compute with them."""
-    read = READ.get(handle.dtype.scalar)
+    read = READER_OF_DTYPE.get(handle.dtype.scalar)
     return handle.data if read is None else read(handle.data)
 
 
@@ -69,11 +69,11 @@ def handle_of(values: Any, dtype: Any) -> Any:
 def compute_with_numbers() -> None:
     def binary_op(self: Any, lhs: Any, rhs: Any, op: Callable[..., Any]) -> Any:
         dtype = lhs.dtype.scalar
-        if dtype in READ:
+        if dtype in READER_OF_DTYPE:
             return handle_of(np.asarray(op(numbers(lhs), numbers(rhs))), dtype)
 
         if lhs.data.dtype == np.bool_:
-            op = ONE_BIT.get(op, op)
+            op = OPERATION_ON_ONE_BIT.get(op, op)
         output = op(lhs.data, rhs.data)
         if output.dtype == np.bool_ and dtype != tl.int1:
             return Handle(output, tl.int1)

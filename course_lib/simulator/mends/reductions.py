@@ -19,7 +19,7 @@ import numpy as np
 import triton.language as tl
 from triton.runtime import interpreter
 
-from course_lib.simulator.mends.arithmetic import READ, Handle, handle_of, larger, numbers, smaller
+from course_lib.simulator.mends.arithmetic import READER_OF_DTYPE, Handle, handle_of, larger, numbers, smaller
 from course_lib.simulator.mends.table import mend, override
 
 standard = tl.standard
@@ -63,7 +63,7 @@ def added(values: Any, dtype: Any, axis: int) -> Any:
     while values.shape[axis] > 1:
         first, second = split(values, axis)
         values = np.add(first, second)
-        if dtype in READ:
+        if dtype in READER_OF_DTYPE:
             # NumPy has no such dtype: the sum is written in its bits, and read again.
             values = numbers(handle_of(values, dtype))
     return np.take(values, 0, axis)
@@ -175,7 +175,7 @@ def scan_by_doubling() -> None:
             arrays = [np.flip(data, axis) for data in arrays]
 
         in_one_step = whole.get(self.combine_fn)
-        if in_one_step and arrays[0].dtype.kind in "iu" and dtypes[0] not in READ:
+        if in_one_step and arrays[0].dtype.kind in "iu" and dtypes[0] not in READER_OF_DTYPE:
             arrays = [in_one_step(arrays[0], axis, dtype=arrays[0].dtype)]
         else:
             arrays = scanned(self.combine_fn, arrays, dtypes, axis)

@@ -129,7 +129,7 @@ def walk(shown: Walk, language: str | None = None) -> str:
     for number, scene in enumerate(scenes):
         scene(film, shown, number)
 
-    told = film.say("One function on its way from Python to one kernel")
+    title = film.say("One function on its way from Python to one kernel")
     described = film.say(
         "Six scenes: its source, its bytecode with the stack, the graph with its guards, the loops, the loops fused into one kernel, "
         "and the C++ of that kernel."
@@ -137,7 +137,7 @@ def walk(shown: Walk, language: str | None = None) -> str:
     return (
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {HEIGHT}" width="{WIDTH}" height="{HEIGHT}" role="img" '
         f'aria-labelledby="t d" font-family="{escape(SANS)}">\n'
-        f'<title id="t">{escape(told)}</title>\n<desc id="d">{escape(described)}</desc>\n'
+        f'<title id="t">{escape(title)}</title>\n<desc id="d">{escape(described)}</desc>\n'
         f"<style>\n{_looks(LIGHT)}\n@media (prefers-color-scheme: dark) {{\n{_looks(DARK)}\n}}\n"
         f".c {{ font-family: {MONO}; white-space: pre }}\n{film.rules()}\n"
         "@media (prefers-reduced-motion: reduce) { g { animation: none !important } }\n</style>\n"
