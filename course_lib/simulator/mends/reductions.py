@@ -19,7 +19,14 @@ import numpy as np
 import triton.language as tl
 from triton.runtime import interpreter
 
-from course_lib.simulator.mends.arithmetic import READER_OF_DTYPE, Handle, handle_of, larger, numbers, smaller
+from course_lib.simulator.mends.arithmetic import (
+    READER_OF_DTYPE,
+    Handle,
+    handle_of,
+    larger,
+    numbers,
+    smaller,
+)
 from course_lib.simulator.mends.table import mend, override
 
 standard = tl.standard
