@@ -128,9 +128,9 @@ def test_a_function_of_arrays_gives_what_numpy_gives(name, dtype):
     ):
         x = np.nan_to_num(x, posinf=2, neginf=-2)
 
-    if rule.arrays == 2:
+    if rule.array_arguments == 2:
         check(lambda a, b: (function(a, b), function(a[0], b[:, 0])), x, x.T, name=name)
-    elif not rule.arrays:
+    elif not rule.array_arguments:
         for options in OPTIONS[name]:
             check(lambda a, b: function([a, b], *options), x, x[::-1].copy(), name=name)
     elif name in REDUCING:
@@ -159,7 +159,7 @@ def test_most_of_the_tables_needs_no_break():
             cl.compile(lambda *a: ufunc(*a), backend="eager", fullgraph=True)(*[x] * ufunc.nin)
     for name, rule in FUNCTIONS_OF_ARRAYS.items():
         function = getattr(np, name)
-        if "f" in rule.kinds and rule.arrays == 1:
+        if "f" in rule.kinds and rule.array_arguments == 1:
             options = OPTIONS.get(name, [()])[0]
             cl.compile(lambda a: function(a, *options), backend="eager", fullgraph=True)(x)
 
