@@ -7,7 +7,7 @@ import math
 import pytest
 import torch
 from back_half import lowered
-from random_attention import check, compile_streamed, distance, in_double, small_tiles
+from random_attention import check, compile_streamed, distance, in_double, place_of, small_tiles
 
 import course_lib as cl
 from course_lib import events, scheduling
@@ -16,6 +16,15 @@ from course_lib.scheduling.blocks import shown_columns
 
 B, H, M, N, D = 2, 4, 150, 200, 32
 INF = float("inf")
+
+
+@pytest.fixture(autouse=True)
+def place_of_tensors(request):
+    """For kernels in Triton they are made on a GPU, if there is one."""
+    parameters = getattr(request.node, "callspec", None)
+    codegen = parameters.params.get("codegen", "cpp") if parameters else "cpp"
+    with place_of(codegen):
+        yield
 
 
 def heads(count=H, rows=N, dtype=torch.float32):
@@ -454,7 +463,9 @@ def test_a_nan_among_values_that_a_mask_hides_is_eagers(name, codegen):
 @pytest.mark.parametrize("start", [0, 30])
 def test_random_programs(start, codegen):
     """(`python tests/tools/random_attention.py --count 2000` runs as many as you have time for.)"""
-    outcomes = {seed: check(seed, codegen) for seed in range(start, start + 12)}
+    on_gpu = codegen == "triton" and torch.cuda.is_available()
+    device = "cuda" if on_gpu else "cpu"
+    outcomes = {seed: check(seed, codegen, device) for seed in range(start, start + 12)}
     assert {seed: each.fault for seed, each in outcomes.items() if each.fault} == {}
     assert sum(each.is_stream for each in outcomes.values()) > 3
 

@@ -9,7 +9,7 @@ from functools import partial
 import pytest
 import torch
 from back_half import lowered
-from random_attention import check, compile_streamed, distance, in_double, small_tiles
+from random_attention import check, compile_streamed, distance, in_double, place_of, small_tiles
 
 from course_lib import runtime, scheduling
 from course_lib.codegen import stream_walks
@@ -20,6 +20,13 @@ from course_lib.scheduling.streams import Streamed
 from course_lib.viz.pictures.codegen.tiles import tile_map
 
 INF = float("inf")
+
+
+@pytest.fixture(autouse=True)
+def place_of_tensors():
+    """On a GPU, if there is one."""
+    with place_of("triton"):
+        yield
 
 
 def heads(rows=256, depth=32, dtype=torch.float16):

@@ -20,6 +20,7 @@ from collections import Counter
 from dataclasses import dataclass, field
 from functools import partial
 from random import Random
+from typing import Any
 from unittest.mock import patch
 
 import torch
@@ -389,6 +390,12 @@ class Outcome:
     is_stream: bool
     reasons: list[str]
     fault: str = ""
+
+
+def place_of(codegen: str) -> contextlib.AbstractContextManager[Any]:
+    """Where tests make tensors for kernels of this kind: with a GPU, Triton's kernels run there."""
+    on_gpu = codegen == "triton" and torch.cuda.is_available()
+    return torch.device("cuda") if on_gpu else contextlib.nullcontext()
 
 
 def check(seed: int, codegen: str = "auto", device: str = "cpu") -> Outcome:

@@ -1188,6 +1188,8 @@ def main() -> int:
         "--seconds", type=float, default=math.inf, help="begin no batch after so many"
     )
     args = parser.parse_args()
+    if args.device == "cuda" and args.codegen == "cpp":
+        parser.error("C++ kernels cannot read the memory of a GPU: add --codegen triton")
     torch.set_default_device(args.device)
     ways = args.ways if args.codegen == "cpp" else ["kernels"]
     warnings.simplefilter("ignore")
