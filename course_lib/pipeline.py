@@ -229,9 +229,9 @@ class Pipeline:
     def compile_with_gradients(self, gm: fx.GraphModule, codegen: str) -> Program:
         """Trace forward and backward in one, cut it in two, compile both halves."""
         joint = events.stage("trace", events.JointTraced, self.joint, gm, self.decompositions)
-        if not any(joint.meta["signature"].differentiable):
-            # nothing that the graph gives has a gradient (an optimizer's step), so autograd need
-            # not know of it
+        if not joint.meta["signature"].reaches_autograd:
+            # nothing that the graph gives has a gradient (an optimizer's step): autograd need not
+            # know of it
             return self.compile_forward(gm, codegen)
         parts = events.stage("partition", events.Partitioned, self.halves, joint, codegen)
         forward = self.compile_graph(parts.forward, codegen)

@@ -93,6 +93,12 @@ class Signature:
     # The values on which other values depend, and so their gradients
     inner: tuple[int, ...] = ()
 
+    @property
+    def reaches_autograd(self) -> bool:
+        """Has a result a gradient: a value, or a view of an input?"""
+        of_inputs = [result for result in self.results if result.of_input]
+        return any(self.differentiable) or any(result.requires_grad for result in of_inputs)
+
 
 def results_in_call(results: Sequence[Result]) -> Callable[[Values], Sequence[Result]]:
     """The results for the inputs of a call: where layouts are formulas of sizes, they become

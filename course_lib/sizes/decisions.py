@@ -29,7 +29,7 @@ class Decision:
     """One question about sizes and its answer.
 
     question: a relation, or a size, as text. asker: the function of the compiler that asked; why:
-    the first line of its docstring, "" if it has none."""
+    the first sentence of its docstring, "" if it has none."""
 
     kind: str
     question: str
@@ -63,7 +63,7 @@ class Decisions:
         for (kind, relation, sides, code), answer in self.found.items():
             sign = f" {signs[relation]} " if relation is not None else ""
             question = sign.join(map(text_of, sides))
-            told.append(Decision(kind, question, str(answer), name_of(code), first_line(code)))
+            told.append(Decision(kind, question, str(answer), name_of(code), first_sentence(code)))
         return list(dict.fromkeys(told))
 
 
@@ -87,9 +87,13 @@ HAS_DOCSTRING: int | None = getattr(inspect, "CO_HAS_DOCSTRING", None)
 """The flag of a function with a docstring; None up to Python 3.13, which has no such flag."""
 
 
-def first_line(code: CodeType) -> str:
-    """The first line of the docstring of a function whose code this is."""
+def first_sentence(code: CodeType) -> str:
+    """The first sentence of the docstring of a function whose code this is; "" if it has none."""
     text = code.co_consts[0] if code.co_consts else None
     # up to Python 3.13 the first constant of a function without docstring is None
     has_docstring = HAS_DOCSTRING is None or code.co_flags & HAS_DOCSTRING
-    return text.strip().splitlines()[0] if has_docstring and isinstance(text, str) and text else ""
+    if not has_docstring or not isinstance(text, str):
+        return ""
+    paragraph = " ".join(text.strip().partition("\n\n")[0].split())
+    sentence, end, _ = paragraph.partition(". ")
+    return sentence + end.strip()

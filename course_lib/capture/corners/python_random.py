@@ -42,7 +42,7 @@ which calls these."""
 INTERNAL = {"_randbelow_with_getrandbits": "_randbelow"}
 """Under which name a source has a function that is called otherwise."""
 LARGEST = 2**62
-HERE = f"modules[{__name__!r}]."
+THIS_MODULE = f"modules[{__name__!r}]."
 """How heads and guards call the functions of this file."""
 
 
@@ -65,7 +65,7 @@ class Script:
         """Draw for real, so that the source goes on as in eager."""
         known = head.world.of(self.owner)
         assert known is not None
-        head.body.append(f"{HERE}draw({head.fetch(known)}, {tuple(self.calls)!r})")
+        head.body.append(f"{THIS_MODULE}draw({head.fetch(known)}, {tuple(self.calls)!r})")
 
 
 def draw(source: random.Random, calls: tuple[Call, ...]) -> Any:
@@ -128,7 +128,7 @@ def draw_from_outside(it: Machine, source: Source, owner: random.Random, call: C
         raise Unsupported("draws an integer of more than 62 bits")
 
     name, args = call
-    place = Source(f", {calls!r})", source, f"{HERE}drawn_next(", pretty=f".{name}()")
+    place = Source(f", {calls!r})", source, f"{THIS_MODULE}drawn_next(", pretty=f".{name}()")
     shown = f"random.{name}({', '.join(map(repr, args))})"
     return it.world.drawn_number(value, place, Texts(place.expr, shown))
 
@@ -164,7 +164,7 @@ def write_source(head: Rebuilder, source: random.Random) -> str:
     """One that outlives the graph goes on from where it is."""
     if head.world.of(source) is not None:
         raise Unsupported("a source of random numbers from outside is alive here")
-    return head.assign(f"{HERE}source_in({head.name_for(source.getstate(), 'state')})")
+    return head.assign(f"{THIS_MODULE}source_in({head.name_for(source.getstate(), 'state')})")
 
 
 FUNCTIONS[random.Random] = make_source
