@@ -39,6 +39,10 @@ TARGET = GPUTarget("cuda", 90, 32)
 PTX_VERSION = 86
 """Else Triton asks `ptxas` for its own."""
 
+FORM = 2
+"""Of the verdicts on disk. It is raised when the compiler is asked in another way, so that old
+verdicts are asked for again."""
+
 LARGEST = 1 << 17
 """Elements of a block. LLVM's form has a line for each number that a thread holds: of a larger
 block it takes minutes, and what the compiler refuses was refused before."""
@@ -131,7 +135,8 @@ def verdict(kernel: Any, question: Question) -> Sentence | None:
         function = jit_function(kernel, {})
         try:
             source = ASTSource(function, question.signature, question.constants)
-            text = f"{triton.__version__} {TARGET} {PTX_VERSION} {source.hash()} {question.key}"
+            versions = f"{FORM} {triton.__version__} {TARGET} {PTX_VERSION}"
+            text = f"{versions} {source.hash()} {question.key}"
         except Exception as error:
             return Sentence.of(error)
 
