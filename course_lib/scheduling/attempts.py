@@ -141,8 +141,13 @@ class Attempt:
         )
         self.row = Loop(symbol_named("m"), self.space.row, "row")
         self.column = Loop(symbol_named("n"), self.space.column, "column")
-        # The index of the batch in a product
-        self.flat = linear_index(symbols, contiguous(heads)) if heads else sympy.Integer(0)
+        # The index of the batch in a product. A loop of one iteration is at 0: with its symbol no
+        # index would tell the rows of a matrix from its batch.
+        places = [
+            symbol if size != 1 else sympy.Integer(0)
+            for symbol, size in zip(symbols, heads, strict=True)
+        ]
+        self.flat = linear_index(places, contiguous(heads)) if heads else sympy.Integer(0)
 
         (device,) = {buffer.device for buffer in self.endings[0].node.buffers}
         self.trees = Trees(program, self.batch, self.row, self.column, device, stored)

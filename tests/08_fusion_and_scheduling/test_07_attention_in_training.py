@@ -83,6 +83,8 @@ def from_logarithms(q, k, v):
 
 TRAINED = {
     "plain": (plain, lambda: (heads(rows=M), heads(), heads())),
+    "one head of one example": (plain, lambda: [torch.randn(1, 1, 300, D) for _ in range(3)]),
+    "one matrix of a batch": (plain, lambda: [torch.randn(1, 300, D) for _ in range(3)]),
     "half": (plain, lambda: tuple(heads(rows=n, dtype=torch.float16) for n in (M, N, N))),
     "bfloat16": (causal, lambda: tuple(heads(rows=n, dtype=torch.bfloat16) for n in (M, N, N))),
     "causal": (causal, lambda: (heads(rows=M), heads(), heads())),
