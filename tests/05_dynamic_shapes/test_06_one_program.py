@@ -357,7 +357,9 @@ def test_the_log_says_what_became_of_sizes():
     assert set(kinds) == {"for all sizes", "by the hint", "guarded"}
     (guarded,) = [line for line in decisions if line.startswith("guarded")]
     assert guarded.startswith("guarded: 4*s1 <= 131072 is True    # codegen/loops.py, ")
-    assert any("scheduling/memory.py, extent: Elements from the first" in line for line in decisions)
+    assert any(
+        "scheduling/memory.py, extent: Elements from the first" in line for line in decisions
+    )
 
 
 @pytest.mark.parametrize("seed", [2, 5])
