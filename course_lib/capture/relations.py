@@ -15,7 +15,7 @@ import sympy
 from torch.utils._sympy.functions import FloorDiv, Max
 from torch.utils._sympy.value_ranges import bound_sympy
 
-from course_lib.sizes import text_of
+from course_lib.sizes import SIGNS, text_of
 
 INEQUALITIES = (sympy.Lt, sympy.Le, sympy.Gt, sympy.Ge)
 MIRRORED: dict[Any, Any] = {
@@ -27,14 +27,6 @@ MIRRORED: dict[Any, Any] = {
     sympy.Ne: sympy.Ne,
 }
 """The relation that holds where both sides are exchanged."""
-SIGNS = {
-    sympy.Lt: "<",
-    sympy.Le: "<=",
-    sympy.Gt: ">",
-    sympy.Ge: ">=",
-    sympy.Eq: "==",
-    sympy.Ne: "!=",
-}
 
 
 @dataclass(frozen=True)

@@ -36,7 +36,7 @@ from course_lib.sizes.current import (
     shape_or_size,
     size,
 )
-from course_lib.sizes.formulas import ROUNDED, SizeSymbol, name_of_size
+from course_lib.sizes.formulas import ROUNDED, SIGNS, SizeSymbol, name_of_size
 from course_lib.sizes.graph_sizes import Place, Sizes
 from course_lib.sizes.questions import (
     contiguous,

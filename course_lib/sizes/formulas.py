@@ -25,6 +25,16 @@ ROUNDED = (CeilToInt, FloorToInt, RoundToInt, TruncToInt)
 """Integers that are computed with floats: `int(1.5 * n)`. Python computes them, as in eager, and a
 kernel is given the result."""
 
+SIGNS = {
+    sympy.Lt: "<",
+    sympy.Le: "<=",
+    sympy.Gt: ">",
+    sympy.Ge: ">=",
+    sympy.Eq: "==",
+    sympy.Ne: "!=",
+}
+"""How a relation is written."""
+
 
 class SizeSymbol(sympy.Symbol):
     """s0, s1, ...: one size of an input.

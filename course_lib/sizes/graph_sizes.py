@@ -17,7 +17,7 @@ from torch.utils._sympy.functions import FloorDiv, Mod, PythonMod
 
 from course_lib.sizes.current import current
 from course_lib.sizes.decisions import FOR_ALL, GUARDED, Decision, Decisions
-from course_lib.sizes.formulas import SizeSymbol
+from course_lib.sizes.formulas import SIGNS, SizeSymbol
 from course_lib.sizes.size import NeedsNumbers, Real, Size, formula_of, source_of, text_of
 
 
@@ -232,16 +232,6 @@ class Sizes:
         """What was decided about these sizes behind capture, each question once, with its kind and
         who asked."""
         return self.noted.told(text_of, SIGNS)
-
-
-SIGNS = {
-    sympy.Lt: "<",
-    sympy.Le: "<=",
-    sympy.Gt: ">",
-    sympy.Ge: ">=",
-    sympy.Eq: "==",
-    sympy.Ne: "!=",
-}
 
 
 def number_of(value: Any) -> int:
