@@ -76,13 +76,13 @@ def fastest(
     source: str,
     buffers: Sequence[Buffer],
     tried: Mapping[str, Callable[[], Callable[..., Any]]],
-    peaks: Mapping[str, int] | None = None,
+    peaks: Callable[[], Mapping[str, int]] | None = None,
     clock: Clock | None = None,
 ) -> str:
     """The name of what takes the least time, measured now or on disk for this `source`: each of
     `tried` gives a callable.
 
-    The first of `tried` is what would be done without measuring. `peaks` are the most bytes that
+    The first of `tried` is what would be done without measuring. `peaks()` are the most bytes that
     the program holds with each: what needs much more than the first is not taken, however fast it
     is. `clock` is `seconds`, or another way to measure.
     """
@@ -96,17 +96,19 @@ def fastest(
     times = build_cache.remember(key, measure)
     seconds_of = dict(zip(tried, times, strict=True))
 
-    peaks = dict(peaks or {})
-    allowed = [name for name in seconds_of if not is_hungry(name, peaks)]
-    best = min(allowed, key=seconds_of.__getitem__)
-    events.emit(events.Autotuned(what, best, seconds_of, peaks))
+    best = min(seconds_of, key=seconds_of.__getitem__)
+    # To know how much memory a program needs, it has to be scheduled: asked only where it counts
+    held: dict[str, int] = {}
+    if peaks is not None and best != next(iter(seconds_of)):
+        held = dict(peaks())
+        allowed = [name for name in seconds_of if not is_hungry(name, held)]
+        best = min(allowed, key=seconds_of.__getitem__)
+    events.emit(events.Autotuned(what, best, seconds_of, held))
     return best
 
 
 def is_hungry(name: str, peaks: Mapping[str, int]) -> bool:
     """Would the program need much more memory with this than with the first?"""
-    if not peaks:
-        return False
     default = next(iter(peaks.values()))
     return peaks[name] > MOST_MEMORY * default
 

@@ -58,6 +58,7 @@ def choose_templates(graph: LoopGraph, codegen: str, schedule: Scheduling) -> Lo
         return build(part, schedule(part), no_plan, codegen, autotune=True)
 
     default, ours = schedule(graph), schedule(with_loops(graph, loops))
+    default_peak = peak(default, graph)
     regions = regions_of(default, ours, loops)
     acting = names_of(node for node in graph.nodes if acts(node))
     chosen: dict[Node, list[Node]] = {}
@@ -74,10 +75,8 @@ def choose_templates(graph: LoopGraph, codegen: str, schedule: Scheduling) -> Lo
             "template": piece(with_loops(graph, {**chosen, call: parts}), ends),
         }
 
-        peaks = {
-            "library": peak(graph, schedule),
-            "template": peak(with_loops(graph, {**chosen, call: parts}), schedule),
-        }
+        with_call = with_loops(graph, {**chosen, call: parts})
+        peaks = functools.partial(peaks_of, default_peak, with_call, schedule)
         if fastest(call, *rivals(pieces, program, schedule), peaks) == "template":
             chosen[call] = parts
 
@@ -106,9 +105,14 @@ def rivals(
     return source, inputs, tried
 
 
-def peak(graph: LoopGraph, schedule: Scheduling) -> int:
+def peak(scheduled: Schedule, graph: LoopGraph) -> int:
     """The most bytes that the program holds at one time, as its memory plan says."""
-    return peak_bytes(plan(schedule(graph), graph))
+    return peak_bytes(plan(scheduled, graph))
+
+
+def peaks_of(default_peak: int, ours: LoopGraph, schedule: Scheduling) -> dict[str, int]:
+    """The peaks of the program without any template, and of the one with this template."""
+    return {"library": default_peak, "template": peak(schedule(ours), ours)}
 
 
 def with_loops(graph: LoopGraph, loops: Loops) -> LoopGraph:

@@ -4,6 +4,7 @@ Without a GPU they run in Triton's interpreter. How long something takes is inje
 
 from __future__ import annotations
 
+import functools
 from dataclasses import replace
 
 import pytest
@@ -383,7 +384,7 @@ def test_what_needs_much_more_memory_is_not_taken(tmp_path, monkeypatch):
                 f"source {bytes_of_template}",
                 buffers,
                 {name: take(name) for name in times},
-                {"library": 100, "template": bytes_of_template},
+                functools.partial(dict, library=100, template=bytes_of_template),
                 clock,
             )
         (event,) = trace.of(events.Autotuned)
