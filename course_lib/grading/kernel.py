@@ -29,6 +29,8 @@ Outcome = Literal[
     "ok", "error", "time", "memory", "processes", "files", "output", "died", "not reached"
 ]
 _LOOK_EVERY = 0.2  # seconds between two looks at the kernel's memory and clock
+_STARTS = 3  # so often a kernel is started that ends before a cell has run
+_READY_SECONDS = 120  # that a start may take on a busy machine
 
 # set where nobody waits for the marks any more: kernels end, in whichever thread they are driven
 STOP = threading.Event()
@@ -87,12 +89,18 @@ class Kernel:
         self.interrupted = False  # whether the cell that runs was asked to stop
         self.next_look = 0.0  # when the limits are looked at again, whichever cell runs then
         self.warm: int | None = None  # the kernel's process, where it was forked into its sandbox
+        self._start()
+
+    def _start(self) -> None:
+        """Start a kernel, and listen to it."""
+        self.warm = None
+        sandbox = self.sandbox
         if not (sandbox and NURSERY.is_worth_it() and self._start_warm(sandbox)):
-            self._start(this_python(sandbox))
+            self._start_process(this_python(sandbox))
         self.client = self.manager.client()
         self.client.start_channels()
 
-    def _start(self, kernels: Any) -> None:
+    def _start_process(self, kernels: Any) -> None:
         """Start the process that is a kernel, or holds the sandbox of one."""
         from jupyter_client.manager import KernelManager
 
@@ -118,7 +126,7 @@ class Kernel:
         """Make the sandbox with a process that sleeps in it, and fork a kernel into it.
 
         False: it could not be done here."""
-        self._start(this_python(sandbox, SLEEPER))
+        self._start_process(this_python(sandbox, SLEEPER))
         provisioner: Any = self.manager.provisioner
         sleeper = sleeper_in(provisioner.pid)
         if sleeper is not None:
@@ -132,12 +140,23 @@ class Kernel:
         return self.warm is not None
 
     def __enter__(self) -> Kernel:
-        try:
-            self.client.wait_for_ready(timeout=60)
-        except BaseException:
-            self.__exit__()
-            raise
-        return self
+        """Wait until the kernel answers.
+
+        A kernel that ends before that has run nothing of the learner's. Outside a sandbox it may
+        have lost its port to another program: the port is chosen before the kernel opens it. So
+        another one is started.
+        """
+        starts = 1
+        while True:
+            try:
+                self.client.wait_for_ready(timeout=_READY_SECONDS)
+                return self
+            except BaseException as error:
+                self.__exit__()
+                if not isinstance(error, RuntimeError) or starts == _STARTS:
+                    raise
+            starts += 1
+            self._start()
 
     def __exit__(self, *exception: Any) -> None:
         self.client.stop_channels()

@@ -291,6 +291,7 @@ def test_after_a_crash_only_the_rest_is_marked(tiny):
     submit(tiny, "ann", double=DOUBLE, biggest=BIGGEST)
     bob = submit(tiny, "bob", double="    return numbers", biggest=BIGGEST)
     rows, said = graded(tiny, in_sandbox=False)
+    assert set(rows) == {"ann", "bob"}, said
     assert [float(row["points"]) for row in rows["ann"] + rows["bob"]] == [2, 3, 0, 3]
     book = tiny.root / "grades" / "marks.jsonl"
     with book.open("a") as file:
