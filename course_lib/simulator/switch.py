@@ -83,6 +83,8 @@ def choose_interpreter() -> None:
     """Triton reads this while it is imported. What somebody has set stays."""
     if not os.environ.get("TRITON_INTERPRET"):
         os.environ["TRITON_INTERPRET"] = "1"
+    # Triton 3.9 warns at the first kernel where nobody says this. It is what Triton does anyhow.
+    os.environ.setdefault("TRITON_DEFAULT_FP_FUSION", "1")
 
 
 def is_interpreting() -> bool:

@@ -93,6 +93,49 @@ def test_importing_course_lib_first_is_enough():
     assert said.startswith("course_lib.simulator")
 
 
+FIRST_KERNEL = """
+import os
+import warnings
+
+import torch
+
+import course_lib
+import triton
+import triton.language as tl
+
+
+@triton.jit
+def double_kernel(x, out, BLOCK: tl.constexpr):
+    i = tl.arange(0, BLOCK)
+    tl.store(out + i, tl.load(x + i) * 2)
+
+
+x, out = torch.arange(4.0), torch.zeros(4)
+with warnings.catch_warnings(record=True) as warned:
+    warnings.simplefilter("always")
+    double_kernel[(1,)](x, out, BLOCK=4)
+print(out.tolist(), [str(warning.message) for warning in warned], os.environ["TRITON_DEFAULT_FP_FUSION"])
+"""
+
+
+@pytest.mark.parametrize("said_before", ["", "0"])
+def test_the_first_kernel_of_a_process_runs_without_a_warning(said_before, tmp_path):
+    """Triton 3.9 warns where `TRITON_DEFAULT_FP_FUSION` is unset. What somebody has set stays."""
+    program = tmp_path / "first_kernel.py"
+    program.write_text(FIRST_KERNEL)
+    names = {"TRITON_INTERPRET", "TRITON_DEFAULT_FP_FUSION"}
+    environment = {name: value for name, value in os.environ.items() if name not in names}
+    environment |= {"CUDA_VISIBLE_DEVICES": ""}
+    if said_before:
+        environment["TRITON_DEFAULT_FP_FUSION"] = said_before
+
+    done = subprocess.run(
+        [sys.executable, str(program)], env=environment, capture_output=True, text=True, check=True
+    )
+
+    assert done.stdout.strip() == f"[0.0, 2.0, 4.0, 6.0] [] {said_before or 1}"
+
+
 def test_nothing_is_mended_where_there_is_a_gpu():
     pretended = "import torch; torch.cuda.is_available = lambda: True; import course_lib as cl; cl.simulate_gpu(); import triton, os"
     said = python(
