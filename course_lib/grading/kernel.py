@@ -152,8 +152,9 @@ class Kernel:
                 self.client.wait_for_ready(timeout=_READY_SECONDS)
                 return self
             except BaseException as error:
+                has_ended = isinstance(error, RuntimeError) and not self.alive
                 self.__exit__()
-                if not isinstance(error, RuntimeError) or starts == _STARTS:
+                if not has_ended or starts == _STARTS:
                     raise
             starts += 1
             self._start()

@@ -17,18 +17,17 @@ In PyTorch: `torch/_inductor/codecache.py`, `cpp_builder.py`, `runtime/triton_he
 `cudagraph_trees.py`.
 """
 
-import os
 import sys
 
 import torch
+
+from course_lib.simulator.switch import choose_interpreter
 
 # Triton decides when it is first imported whether kernels are compiled for a GPU or run in its
 # interpreter, and torch imports it on the way (with its fake tensors). So the choice is made
 # here, before that.
 if "triton" not in sys.modules and not torch.cuda.is_available():
-    os.environ.setdefault("TRITON_INTERPRET", "1")
-    # Triton 3.9 warns at the first kernel where nobody says this. It is what Triton does anyhow.
-    os.environ.setdefault("TRITON_DEFAULT_FP_FUSION", "1")
+    choose_interpreter()
 
 from course_lib.runtime import corners  # for what they register
 from course_lib.runtime.compiled import CompiledGraph, build, why_no_stream
