@@ -189,9 +189,11 @@ class Trees:
         return leaf
 
     def running_of(self, node: Reduction, term: Expr) -> Running:
-        """One object for each reduction."""
+        """One object for each reduction.
+
+        (Two nodes may be one: `amax` with the dimension kept, and without.)"""
         for leaf in self.running:
-            if leaf.detail.node is node and leaf.detail.term is term:
+            if leaf.detail.term is term and leaf.detail.node.combines is node.combines:
                 return leaf.detail
         return Running(node, term)
 

@@ -352,13 +352,47 @@ class Choice:
         """A matrix that somebody else needs has to be stored: its streams are none.
 
         Again, for then others may need one."""
-        count = len(self.found) + 1
-        while len(self.found) < count:
-            count = len(self.found)
+        waiting = True
+        while waiting:
+            waiting = False
             inside = {node for attempt in self.found for node in (*attempt.inside, *attempt.lasts)}
             for attempt in list(self.found):
-                if reason := self.must_be_stored(attempt, inside):
+                reason = self.must_be_stored(attempt, inside)
+                if not reason:
+                    continue
+                waiting = True
+                wider = self.with_its_readers(attempt, inside)
+                if wider is None:
                     self.drop(attempt, reason)
+                else:
+                    self.found[self.found.index(attempt)] = wider
+
+    def with_its_readers(self, attempt: Attempt, inside: Collection[Node]) -> Attempt | None:
+        """The stream with the sums and maxima of rows that others make of its matrix, if that is
+        why the matrix would be stored: `(e @ v) / e.sum(-1)`."""
+        readers: dict[Node, None] = {}
+        for node in self.finder.in_program_order(attempt.inside):
+            _, others = self.finder.others(node, inside)
+            readers |= dict.fromkeys(filter(is_along_a_row, others))
+        ends = [Ending(reader) for reader in readers]
+        if not ends or any(end.space != attempt.space for end in ends):
+            return None
+
+        try:
+            made = Attempt(self.finder, [*attempt.endings, *ends], attempt.trees.stored)
+            for node in attempt.kept:
+                if node not in readers:
+                    made.keep(node, "")
+        except (NotAStream, Refused):
+            return None
+        return None if self.needs_itself(made) else made
+
+    def needs_itself(self, attempt: Attempt) -> bool:
+        """Would it read what is made of its own results?"""
+        writer = self.finder.writer
+        read = [writer[name] for name in attempt.node().stream.reads if name in writer]
+        given = [*attempt.lasts, *attempt.kept]
+        return bool(read) and (not set(read).isdisjoint(given) or self.finder.reaches(given, read))
 
     def must_be_stored(self, attempt: Attempt, inside: Collection[Node]) -> str:
         """Why something inside must be stored; empty if streams only need it, or it is a number of
