@@ -93,10 +93,15 @@ class Line:
 
     def source(self, blocks: int) -> str:
         """As Triton has it."""
-        text, values = str(self), self.slope * np.arange(blocks) + self.offset
-        if self.slope and values.min() < self.low:
+        text = str(self)
+        if self.slope == 0:
+            return text
+
+        # A line is smallest and largest at its two ends.
+        first, last = self.offset, self.slope * (blocks - 1) + self.offset
+        if min(first, last) < self.low:
             text = f"tl.maximum({text}, {self.low})"
-        if self.slope and values.max() > self.high:
+        if max(first, last) > self.high:
             text = f"tl.minimum({text}, {self.high})"
         return text
 
