@@ -18,11 +18,8 @@ from course_lib import native
 from course_lib.codegen.cpp import cpp_source, prelude
 from course_lib.codegen.printer import KernelSource, identifier
 from course_lib.codegen.streamed import streamed_source, tiles
-from course_lib.codegen.streamed_triton import (
-    StreamSource,
-    streamed_triton_source,
-    why_not_in_triton,
-)
+from course_lib.codegen.streamed_ops import why_not_in_triton
+from course_lib.codegen.streamed_triton import StreamSource, streamed_triton_source
 from course_lib.codegen.triton import TritonSource, triton_source
 from course_lib.codegen.wrapper import Wrapper
 from course_lib.lowering.ir import LoopGraph

@@ -1,0 +1,215 @@
+"""How the operations of a stream are spelled in Triton, and how its operands are loaded.
+
+In:  one `Expr` of a stream, or one operand of a product.
+Out: its text, or the name of the tile that was loaded.
+
+What is special here: exp(x - m) is a power of two; a number times scores plus something is one
+instruction; quick divisions and a quick tanh, for scores are not rounded as in eager anyway.
+In PyTorch: `torch/_inductor/kernel/flex/templates/flex_attention.py.jinja`.
+"""
+
+from dataclasses import dataclass
+
+import sympy
+import torch
+
+from course_lib.codegen.printer import ATOM
+from course_lib.codegen.stream_plan import StreamPlan
+from course_lib.codegen.stream_trees import Logits, depends_on_scores
+from course_lib.codegen.stream_walks import (
+    LEAST_SIDE,
+    TILES_OF_FLOATS,
+    all_in_halves,
+    longest_operand,
+)
+from course_lib.codegen.triton_ops import RULES, TritonOps
+from course_lib.lowering.indexing import power_of_two
+from course_lib.scheduling.expressions import Expr
+from course_lib.scheduling.kernel import Loop
+from course_lib.scheduling.products import allows_tf32
+from course_lib.scheduling.rescaling import Running
+from course_lib.scheduling.stream_nodes import Factor, Stream, Streamed
+
+# How `tl.dot` multiplies float32 where it may not be rounded to ten digits: as three products of
+# such, which is as exact
+WHOLE_FLOATS = "tf32x3"
+# Totals of 64 columns that fit into the registers of a program
+MOST_TOTALS = 4
+# Operations that a stream gives a meaning of its own
+LEAVES = frozenset("load constant index_expr scores running total exp".split())
+
+
+@dataclass(frozen=True)
+class Operand:
+    """A factor of a product as it is loaded."""
+
+    tree: Expr
+    # The masks of what is not in the matrix
+    mask: str
+
+
+@dataclass(frozen=True)
+class Shift:
+    """The name of what each row's logits are shifted by (times a power, if they are bounded)."""
+
+    name: str
+    logits: Logits
+
+
+class StreamedOps(TritonOps):
+    """Spells operations of a stream, and loads operands of its products."""
+
+    plan: StreamPlan
+    stream: Stream
+    # The symbol that runs down the rows of keys and values: the matrix's columns
+    column_down: sympy.Symbol
+    # Size of a depth → its symbol
+    depths: dict[int, sympy.Symbol]
+    # What is subtracted from logits before they become powers of two
+    shifts: dict[Running, Shift]
+
+    # --- operations
+
+    def name_for(self, expr: Expr) -> str:
+        return "weights" if expr.op == "exponential" else super().name_for(expr)
+
+    def print_exponential(self, expr: Expr) -> tuple[str, int]:
+        """exp(x - m) as a power of two."""
+        shift = self.shifts[expr.detail]
+        power = self.number(shift.logits.power, torch.float32)
+        value = self.text(expr.args[0])
+        if shift.logits.is_bounded:
+            return f"tl.exp2(tl.fma({value}, {power}, {shift.name}[:, None]))", ATOM
+        return f"tl.exp2(({value} - {shift.name}[:, None]) * {power})", ATOM
+
+    def print_index_expr(self, expr: Expr) -> tuple[str, int]:
+        """A position is an int32 by itself, unless the matrices are so large that it is not."""
+        if expr.dtype == torch.int32 and not self.plan.needs_64_bits and expr.detail.is_Symbol:
+            return self.index(expr.detail), ATOM
+        return super().print_index_expr(expr)
+
+    def print_add(self, expr: Expr) -> tuple[str, int]:
+        return self.print_sum_of_two(expr, "+")
+
+    def print_sub(self, expr: Expr) -> tuple[str, int]:
+        return self.print_sum_of_two(expr, "-")
+
+    def print_sum_of_two(self, expr: Expr, sign: str) -> tuple[str, int]:
+        """Scores times a number, and something added: one instruction. (It is rounded once; eager's
+        rounding is another anyway.)"""
+        left, right = expr.args
+        is_scaled = left.op == "mul" and left.args[1].op == "constant" and self.uses[left] < 2
+        if is_scaled and depends_on_scores(left) and expr.dtype == torch.float32:
+            value, factor = map(self.text, left.args)
+            added = self.text(right, ATOM)
+            return f"tl.fma({value}, {factor}, {'-' * (sign == '-')}{added})", ATOM
+        return f"{self.text(left, 12)} {sign} {self.text(right, 13)}", 12
+
+    def print_truediv(self, expr: Expr) -> tuple[str, int]:
+        """What is made of scores is not rounded as in eager anyway: the quick way."""
+        if depends_on_scores(expr):
+            return f"{self.text(expr.args[0], 13)} / {self.text(expr.args[1], 14)}", 13
+        return super().print_truediv(expr)
+
+    def print_tanh(self, expr: Expr) -> tuple[str, int]:
+        """Of products of halves, which are rounded already, a quick one will do."""
+        function = "quick_tanh" if self.plan.in_halves else "libdevice.tanh"
+        return f"{function}({self.text(expr.args[0])})", ATOM
+
+    # --- which matrix, and operands of products
+
+    def write_batch(self, number: str) -> None:
+        """The symbols of the batch."""
+        self.line(f"matrix = {number}")
+        rest = self.plan.tiling.matrices
+        for loop in self.stream.batch:
+            above, rest = rest, rest // loop.size
+            digit = "matrix" if rest == 1 else f"matrix // {rest}"
+            wraps = f" % {loop.size}" if above != self.plan.tiling.matrices else ""
+            self.line(f"{loop.symbol} = {digit}{wraps}")
+
+    def write_arange(self, loop: Loop, symbol: sympy.Symbol) -> None:
+        """The loop along a row of an operand, padded to a power of two."""
+        room = max(LEAST_SIDE, power_of_two(loop.size))
+        self.line(f"{symbol} = tl.arange(0, {room})[None, :]")
+        if room != loop.size:
+            mask = f"inside_{symbol}"
+            self.line(f"{mask} = {symbol} < {loop.size}")
+            self.masks[symbol] = mask
+
+    def operand(self, factor: Factor, down: bool) -> Operand:
+        """A factor whose rows go down. `down`: its rows are the columns of the matrix."""
+        depth = self.depths.get(factor.columns.size, factor.columns.symbol)
+        if factor is self.stream.values:
+            depth = factor.columns.symbol
+        row = self.column_down if down else factor.rows.symbol
+        names = {factor.rows.symbol: row, factor.columns.symbol: depth}
+        tree = self.plan.cut.renamed(factor.tree, names)
+        masks = [self.masks[symbol] for symbol in (row, depth) if symbol in self.masks]
+        return Operand(tree, " & ".join(masks))
+
+    def write_operand(self, wanted: str, operand: Operand, dtype: torch.dtype) -> str:
+        """A tile of an operand. Outside of the matrix it is 0."""
+        tree, name = operand.tree, self.unique(wanted)
+        source = tree.args[0] if tree.op == "to_dtype" else tree
+        self.count_uses([tree])
+        if source.op == "load":
+            # Hardware copies such a tile to where `tl.dot` wants it.
+            place = self.place(*source.detail)
+            mask = f", {operand.mask}, 0.0" if operand.mask else ""
+            text, kind = f"tl.load({place}{mask})", source.dtype
+        else:
+            text, kind = self.text(tree), tree.dtype
+            if operand.mask:
+                text = f"tl.where({operand.mask}, {text}, 0.0)"
+        if kind != dtype:
+            text = f"{text}.to({self.type_name(dtype)})"
+        self.line(f"{name} = {text}")
+        return name
+
+    def dot(self, left: str, right: str, total: str, dtype: torch.dtype) -> str:
+        """A product of two tiles, added to a third."""
+        arguments = [left, right]
+        if total:
+            arguments.append(total)
+        if dtype == torch.float32:
+            precision = "tf32" if allows_tf32() else WHOLE_FLOATS
+            arguments.append(f'input_precision="{precision}"')
+        return f"tl.dot({', '.join(arguments)})"
+
+
+# --- what cannot be written
+
+
+def why_not_in_triton(node: Streamed) -> str:
+    """Why a stream cannot be a Triton kernel, or is faster as it was; empty if it can."""
+    stream = node.stream
+    if len(stream.ends) != 1 or stream.of_rows:
+        return "a stream in Triton has one product at its end, and stores nothing else"
+    if len({view.buffer.device for view in node.args}) > 1:
+        return "it reads from more than one device"
+    if unknown := next(filter(is_unknown, operations_of(stream)), ""):
+        return f"Triton has no way to write '{unknown}'"
+
+    longest = longest_operand(stream)
+    if not all_in_halves(stream) and longest > max(TILES_OF_FLOATS):
+        return (
+            f"rows of {longest} float32 leave too few registers: "
+            "two calls of the library are faster"
+        )
+    totals, width = len(stream.split.cores), stream.values.columns.size
+    if totals * max(64, power_of_two(width)) > 64 * MOST_TOTALS:
+        return (
+            f"{totals} sums of {width} columns for each row do not fit into a program's registers"
+        )
+    return ""
+
+
+def operations_of(stream: Stream) -> list[str]:
+    """The operations in all trees of a stream."""
+    return [node.op for tree in stream.trees for node in tree.walk()]
+
+
+def is_unknown(op: str) -> bool:
+    """Has the printer neither a rule nor a method for this operation?"""
+    return op not in RULES and op not in LEAVES and not hasattr(StreamedOps, f"print_{op}")
