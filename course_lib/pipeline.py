@@ -313,7 +313,8 @@ class Pipeline:
         return runtime.with_cuda_graphs(program, loops) if self.cudagraphs else program
 
     def prints_streams(self, codegen: str) -> bool:
-        """Can what is built here be a stream? A stage of a learner's does not know it."""
+        """May streams (`scheduling.streams`) be built? Not where a stage is a learner's own: it
+        would not know them."""
         ours = Pipeline()
         is_ours = all(
             without_options(getattr(self, name)) is getattr(ours, name)
@@ -325,10 +326,13 @@ class Pipeline:
         self, gm: fx.GraphModule, build: Callable[[fx.GraphModule, list[Any]], Program]
     ) -> Program:
         """A program for each of the first `config.sizes_limit` sets of sizes, around kernels that
-        take these as arguments."""
+        take numbers as arguments."""
         built: dict[Any, Program] = {}
+        # The graph with an input more for each Python number that meets a tensor; None if it has
+        # no such numbers
         lifted = autograd.lift_numbers(gm)
         if lifted and not lifted.depends_on_sizes:
+            # From call to call nothing but those numbers differs, and they are inputs now.
             return self.build_once(gm, lifted, build)
 
         def run(*args: Any) -> tuple[Any, ...]:
@@ -358,8 +362,8 @@ class Pipeline:
     def build_once(
         gm: fx.GraphModule, lifted: Any, build: Callable[[fx.GraphModule, list[Any]], Program]
     ) -> Program:
-        """The same where only numbers change, and all of them are arguments of the kernels: there
-        is one program."""
+        """One program for all calls: only numbers change, and all of them are arguments of the
+        kernels. It is built in the first call, which has examples of the inputs."""
         built: list[Program] = []
 
         def run(*args: Any) -> tuple[Any, ...]:
@@ -377,7 +381,7 @@ class Pipeline:
 
 
 def without_options(stage: Any) -> Any:
-    """A stage itself: `max-autotune` gives ours an option."""
+    """The function of a stage: for `max-autotune` one of ours is a `partial` with an option."""
     return stage.func if isinstance(stage, partial) else stage
 
 

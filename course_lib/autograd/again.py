@@ -1,16 +1,20 @@
 """A backward pass by eager's own rules, for what a compiled backward graph cannot give.
 
 In:  the captured graph, what its inputs were in the forward call, and the gradients of its results.
-Out: the gradients of its inputs. Or eager's error, if a value that eager's backward needs was written to.
+Out: the gradients of its inputs. Or eager's error, if a value that eager's backward needs was
+     written to.
 
-A compiled backward graph stands below autograd: nobody recorded how to differentiate it once more. So for `create_graph=True` the
-captured graph runs again, operation by operation, and autograd records it as in eager. The same is done for a backward pass under
-autocast whose forward pass was not: autocast casts what eager's operations compute, and our kernels are others.
+A compiled backward graph stands below autograd: nobody recorded how to differentiate it once more.
+So for `create_graph=True` the captured graph runs again, operation by operation, and autograd
+records it as in eager. The same is done for a backward pass under autocast whose forward pass was
+not: autocast casts what eager's operations compute, and our kernels are others.
 
-Eager refuses a backward pass if a tensor that it saved was written to. We save other tensors, or compute them again. So the
-version numbers of inputs and results are noted in forward. Only if one has changed, the graph is rehearsed on fake tensors with the
-same changes. Then autograd itself says whether eager would refuse, and in which words.
-In PyTorch: `torch/csrc/autograd/saved_variable.cpp` (`SavedVariable::unpack`). `aot_autograd` refuses to differentiate twice.
+Eager refuses a backward pass if a tensor that it saved was written to. We save other tensors, or
+compute them again. So the version numbers of inputs and results are noted in forward. Only if one
+has changed, the graph is rehearsed on fake tensors with the same changes. Then autograd itself says
+whether eager would refuse, and in which words.
+In PyTorch: `torch/csrc/autograd/saved_variable.cpp` (`SavedVariable::unpack`). `aot_autograd`
+refuses to differentiate twice.
 """
 
 import contextlib
@@ -73,26 +77,34 @@ class Again:
         self.captured, self.signature, self.parts = captured, signature, parts
         self.placeholders = captured.graph.find_nodes(op="placeholder")
         self.autocast = autocast_now()
+        # The shapes and strides of the inputs: with symbolic sizes they differ from call to call.
         self.forms = Forms([node.meta["val"] for node in self.placeholders], parts.sizes)
 
-        # Inputs that the compiled forward saves for its backward: the input's number → its place among what is saved
-        self.saved = {n: k for k, n in enumerate(parts.places) if n < len(self.placeholders)}
+        # Inputs that the compiled forward saves for its backward: the input's number → its place
+        # among the saved tensors. (`parts.places` counts results of forward behind the inputs.)
+        self.saved: dict[int, int] = {}
+        for place_among_saved, number in enumerate(parts.places):
+            if number < len(self.placeholders):
+                self.saved[number] = place_among_saved
+
         # Inputs on which gradients depend
         self.needed = needed_inputs(parts, self.placeholders)
         # Inputs that the graph writes to: the input's number → the value that it has afterwards
         self.updated = {update.input: update.index for update in signature.updates}
-        # Value → the output of the captured graph that shows it
+        # The number of a value → the output of the captured graph that is it, or a view of it
         self.outputs = self.places_of_values()
         self.draws = any(draws(node.target) for node in parts.forward.graph.nodes)
         self.why_not = self.reason()
 
-        # Inputs that are kept alive between forward and backward, and those of which only a weak reference is noted
+        # Inputs that are kept alive between forward and backward, and those of which only a weak
+        # reference is noted
         self.held = [n for n in range(len(self.placeholders)) if self.is_held(n)]
         kept_inputs = {*self.saved, *self.updated, *self.held}
         self.noted = sorted(self.needed - kept_inputs)
 
     def places_of_values(self) -> dict[int, int]:
-        """By the number of a value: the output of the captured graph that is this value, else one that is a view of it."""
+        """By the number of a value: the output of the captured graph that is this value, else one
+        that is a view of it."""
         whole: dict[int, int] = {}
         views: dict[int, int] = {}
         for place, result in enumerate(self.signature.results):
@@ -119,7 +131,8 @@ class Again:
         return ""
 
     def shows_all_values(self) -> bool:
-        """Is each value that has a gradient whole among the results of the captured graph, or in an input?"""
+        """Is each value that has a gradient whole among the results of the captured graph, or in an
+        input?"""
         forward_results = self.parts.forward.graph.output_node().args[0]
         results = self.captured.graph.output_node().args[0]
         outputs = [node and node.meta["val"] for node in results]
@@ -146,7 +159,10 @@ class Again:
         return {n: self.value_of(n, results) for n in self.outputs} | values_in_inputs
 
     def is_held(self, n: int) -> bool:
-        """Keep this input? A number, one element, or a tensor that was made for this call alone (`without_history`)."""
+        """Must this input be kept alive until backward?
+
+        Yes for a number. Yes, too, for a tensor that gradients depend on and that nobody else may
+        hold: it has one element, or was made for this call alone (`without_history`)."""
         value = self.placeholders[n].meta["val"]
         if not isinstance(value, torch.Tensor):
             return True
@@ -156,13 +172,16 @@ class Again:
         return n in self.needed and n not in self.saved and alone
 
     def random(self) -> Any:
-        """Before a forward call: what sets the generators as they stand now. None if the graph draws nothing."""
+        """Before a forward call: what sets the generators as they stand now.
+
+        None if the graph draws nothing."""
         return global_state.random() if self.draws and not self.why_not else None
 
     def note(
         self, inputs: Sequence[Any], values: dict[int, Any], numbers: Any, sizes: Sequence[int] = ()
     ) -> Noted:
-        """What backward needs to know about a forward call. numbers: what `random` gave before it; sizes: the values of symbols."""
+        """What backward needs to know about a forward call. numbers: what `random` gave before it;
+        sizes: the values of symbols."""
         return Noted(
             [Note(n, weakref.ref(x), x._version) for n in self.noted if can_change(x := inputs[n])],
             [Note(n, weakref.ref(v), v._version) for n, v in values.items() if can_change(v)],
@@ -172,13 +191,15 @@ class Again:
         )
 
     def is_wanted(self) -> bool:
-        """Will backward be differentiated itself? Or is it under another autocast than forward was?"""
+        """Must the captured graph run again? Yes if backward will be differentiated itself, or runs
+        under another autocast than forward did."""
         if torch.is_grad_enabled():
             return True
         return torch._C._is_any_autocast_enabled() and autocast_now() != self.autocast
 
     def inputs_of(self, noted: Noted, saved: Sequence[Any]) -> tuple[list[Any], str]:
-        """The inputs of the forward call, and why the graph cannot run again with them ("": it can).
+        """The inputs of the forward call, and why the graph cannot run again with them ("": it
+        can).
 
         An input on which no gradient depends is replaced by a stand-in: it need not be kept.
         """
@@ -206,14 +227,16 @@ class Again:
         return inputs, ""
 
     def stand_in(self, n: int, noted: Noted) -> Any:
-        """Ones in the form that input `n` had; a number is itself."""
+        """What takes the place of input `n`: a tensor with the shape and strides that the input had
+        in the forward call, or the number itself if the input is a number."""
         like = self.placeholders[n].meta["val"]
         if not isinstance(like, torch.Tensor):
             return noted.held.get(n, like)
         return stand_in(self.placeholders[n], self.forms.of(noted.sizes)[n])
 
     def entered(self, inputs: Sequence[Any]) -> list[Any]:
-        """The inputs, with copies of those that the graph writes to: autograd refuses a write to a leaf that requires a gradient."""
+        """The inputs, with copies of those that the graph writes to: autograd refuses a write to a
+        leaf that requires a gradient."""
         return [x.clone() if n in self.updated else x for n, x in enumerate(inputs)]
 
     def gradients(
@@ -226,7 +249,8 @@ class Again:
     ) -> dict[int, Any]:
         """The gradients of the inputs `wanted`, as eager computes them under the modes that are on.
 
-        given: the gradients of values, by the value's number. watched: values whose hooks are called meanwhile.
+        gradient_of_value: the gradients that came in, by the value's number. watched: values whose
+        hooks are called meanwhile.
         """
         with torch.enable_grad(), numbers_of(noted), under(self.autocast):
             # One tensor may be two inputs. A view for each tells their gradients apart.
@@ -261,9 +285,11 @@ class Again:
         wanted: Collection[int],
         written: Collection[int] = (),
     ) -> None:
-        """Raise eager's RuntimeError if the gradients of the inputs `wanted` need a tensor that was written to since forward.
+        """Raise eager's RuntimeError if the gradients of the inputs `wanted` need a tensor that was
+        written to since forward.
 
-        given: the values whose gradients come in. written: inputs that were written to, beside those that are noted.
+        used_values: the values whose gradients come in. written: inputs that were written to,
+        beside those that are noted.
         """
         with FakeTensorMode(), torch.enable_grad(), under(self.autocast), quiet():
             leaves = [self.stand_in(n, noted) for n in range(len(self.placeholders))]
@@ -300,7 +326,8 @@ def set_versions(inputs: Sequence[Any], noted: Noted) -> None:
 
 
 def write_as_noted(inputs: Sequence[Any], values: Mapping[int, Any], noted: Noted) -> None:
-    """Write to stand-ins of inputs and values as often as the program has written to those since forward."""
+    """Write to stand-ins of inputs and values as often as the program has written to those since
+    forward."""
     for note in noted.inputs:
         write_often(inputs[note.place], note.writes())
     for note in noted.values:
@@ -324,6 +351,7 @@ def by_formula(node: fx.Node) -> bool:
 
 
 def can_change(value: Any) -> bool:
+    """Is this a tensor whose writes are counted? (Tensors of inference mode count none.)"""
     return isinstance(value, torch.Tensor) and not value.is_inference()
 
 
@@ -335,18 +363,21 @@ def alive(reference: Any) -> torch.Tensor | None:
     """The tensor of a weak reference, if it is still there."""
     tensor = reference()
     if tensor is not None:
-        # The Python object may have been freed while C++ kept the tensor: it gets one that lasts again.
+        # The Python object may have been freed while C++ kept the tensor: it gets one that lasts
+        # again.
         tensor._fix_weakref()
     return tensor
 
 
 def write_often(tensor: Any, times: int) -> None:
+    """Count `times` writes to a stand-in, as autograd counts them. Its data stay."""
     for _ in range(times):
         torch.autograd.graph.increment_version(tensor)
 
 
 def stand_in(placeholder: fx.Node, like: Any) -> Any:
-    """Ones in the form of an input."""
+    """A tensor that looks like the input `like` and holds ones. If the numbers are not real
+    floating-point numbers, it holds zeros: integers may be indices."""
     tensor = torch.empty_strided(like.shape, like.stride(), dtype=like.dtype, device=like.device)
     tensor.fill_(0 if not like.dtype.is_floating_point else 1)
     wanted = placeholder.meta.get("requires_grad", placeholder.meta["val"].requires_grad)
@@ -373,7 +404,7 @@ def under(autocast: dict[str, torch.dtype]) -> Iterator[None]:
 
 @contextlib.contextmanager
 def numbers_of(noted: Noted) -> Iterator[None]:
-    """Let the graph draw the random numbers of the forward call."""
+    """Inside, the random generators draw the numbers of the forward call once more."""
     if noted.random is None:
         yield
         return

@@ -17,10 +17,16 @@ from course_lib.autograd.signature import Form
 
 
 class Forms:
-    """The forms of tensors (fake ones), some of which may have symbolic sizes."""
+    """Shapes, strides, dtypes and devices of tensors, in calls in which symbolic sizes have one
+    value or another.
+
+    fakes: the fake tensors of the graph. known: the `Sizes` of the graph, None if no size is
+    symbolic."""
 
     def __init__(self, fakes: Sequence[Any], known: Any) -> None:
         self.fakes = fakes
+        # For each tensor with symbolic sizes, by its place in `fakes`: values of the symbols →
+        # (shape, strides)
         self.layouts: dict[int, Callable[..., Any]] = {}
         for n, fake in enumerate(fakes):
             if known is None or not isinstance(fake, torch.Tensor):

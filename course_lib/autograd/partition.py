@@ -1,14 +1,18 @@
-"""Cut a joint graph in two: what runs in forward, what runs in backward, and which tensors are kept in between.
+"""Cut a joint graph in two: what runs in forward, what runs in backward, and which tensors are kept
+in between.
 
 In:  a joint graph (`autograd.joint`): from inputs and tangents to values and gradients.
-Out: a `Partition`: two graphs. Forward returns the values and the other tensors to be saved. Backward takes these and the tangents.
+Out: a `Partition`: two graphs. Forward returns the values and the other tensors to be saved.
+     Backward takes these and the tangents.
 
-A tensor of forward that backward needs is either kept, or computed again from tensors that are kept. Computing again is cheap for an
-operation that becomes a part of a kernel that runs anyway. So views and element-by-element operations may be computed again.
-Reductions, matrix products, random numbers and other library calls may not. Under this rule we keep the fewest bytes. That is a
-minimum cut: each node is a pipe as wide as its result is large, the inputs and all that may not be computed again are the source,
-and backward is the sink.
-In PyTorch: `torch/_functorch/partitioners.py` (`min_cut_rematerialization_partition`, `solve_min_cut`).
+A tensor of forward that backward needs is either kept, or computed again from tensors that are
+kept. Computing again is cheap for an operation that becomes a part of a kernel that runs anyway. So
+views and element-by-element operations may be computed again. Reductions, matrix products, random
+numbers and other library calls may not. Under this rule we keep the fewest bytes. That is a minimum
+cut: each node is a pipe as wide as its result is large, the inputs and all that may not be computed
+again are the source, and backward is the sink.
+In PyTorch: `torch/_functorch/partitioners.py` (`min_cut_rematerialization_partition`,
+`solve_min_cut`).
 """
 
 import importlib
@@ -29,12 +33,16 @@ Width = Callable[[fx.Node], float]
 
 
 class Partition(NamedTuple):
-    """`saved`: joint nodes that are kept; `places`: where each is among `forward`'s inputs and results; `recomputed`: in both."""
+    """The two halves of a joint graph, and what was decided about the tensors between them."""
 
     forward: fx.GraphModule
     backward: fx.GraphModule
+    # Nodes of the joint graph whose values are kept for backward
     saved: tuple[fx.Node, ...]
+    # For each of them: its number among the inputs of `forward`, or, counted on behind these,
+    # among its results
     places: tuple[int, ...]
+    # Nodes of the joint graph that both halves compute
     recomputed: tuple[fx.Node, ...]
     # If sizes are symbolic: those that backward takes as numbers, behind saved tensors and tangents
     sizes: Any = None
@@ -60,8 +68,8 @@ def partition(joint: fx.GraphModule, may_recompute: Callable[[fx.Node], bool]) -
     def width(node: fx.Node) -> float:
         """The bytes that it costs to keep a node.
 
-        All but inputs cost one byte more. So of two nodes that are equally large an input is kept: with the inputs the whole
-        graph can run again (`again.py`)."""
+        All but inputs cost one byte more. So of two nodes that are equally large an input is kept:
+        with the inputs the whole graph can run again (`again.py`)."""
         if node in overwritten:
             return INFINITE
         return node_bytes(node) + (node not in ends.inputs)
@@ -81,8 +89,8 @@ def partition(joint: fx.GraphModule, may_recompute: Callable[[fx.Node], bool]) -
     places = tuple(inputs_and_results.index(node) for node in saved)
     first = part(joint, ends.inputs, results, checks_in(graph, backward))
 
-    # An update is the value that an input has afterwards. If backward needs that value, it must not be written in place
-    # into the input, which the program may change before backward.
+    # An update is the value that an input has afterwards. If backward needs that value, it must not
+    # be written in place into the input, which the program may change before backward.
     unkept = tuple(each for each in signature.updates if ends.values[each.index] not in saved)
     first.meta["signature"] = replace(signature, updates=unkept)
     known = sizes.current()
@@ -93,7 +101,8 @@ def partition(joint: fx.GraphModule, may_recompute: Callable[[fx.Node], bool]) -
 
 
 def take_sizes(graph: fx.Graph, known: Any) -> None:
-    """One more input for each symbolic size: backward has no tensor in whose shape all of them stand."""
+    """One more input for each symbolic size: backward has no tensor in whose shape all of them
+    stand."""
     for symbol, value in known.as_given.items():
         placeholders = graph.find_nodes(op="placeholder")
         if placeholders:
@@ -107,7 +116,8 @@ def take_sizes(graph: fx.Graph, known: Any) -> None:
 
 
 class Ends(NamedTuple):
-    """What goes into a joint graph, and what comes out: inputs and tangents, values and gradients."""
+    """What goes into a joint graph, and what comes out: inputs and tangents, values and
+    gradients."""
 
     inputs: list[fx.Node]
     tangents: list[fx.Node]
@@ -116,7 +126,8 @@ class Ends(NamedTuple):
 
 
 def ends_of(joint: fx.GraphModule) -> Ends:
-    """Each value that has a gradient has a tangent; tangents are the last placeholders, and gradients the last outputs."""
+    """Each value that has a gradient has a tangent; tangents are the last placeholders, and
+    gradients the last outputs."""
     differentiable = joint.meta["signature"].differentiable
     placeholders = joint.graph.find_nodes(op="placeholder")
     first_tangent = len(placeholders) - sum(differentiable)
@@ -132,7 +143,8 @@ def ends_of(joint: fx.GraphModule) -> Ends:
 
 
 def refuse_to_save_overwritten(saved: list[fx.Node], overwritten: set[fx.Node]) -> None:
-    """Raise NotImplementedError if something that is to be saved lies in the memory of an input that is written to."""
+    """Raise NotImplementedError if something that is to be saved lies in the memory of an input
+    that is written to."""
     lost = {memory(node.meta["val"]) for node in overwritten}
     for node in saved:
         value = node.meta["val"]
@@ -159,7 +171,10 @@ def minimum_cut(
     may_recompute: Callable[[fx.Node], bool],
     width: Width,
 ) -> list[fx.Node]:
-    """The nodes to keep: of those before backward, the fewest bytes (`width`) from which the rest of `needed` can be computed."""
+    """The nodes to keep: of those before backward, the fewest bytes (`width`) from which the rest
+    of `needed` can be computed."""
+    # A node is a pipe from its "in" to its "out". To cut it is to keep the node, and costs `width`.
+    # All other pipes are infinitely wide, so that no cut goes through them.
     pipes: list[tuple[str, str, float]] = []
     # In order: the same graph is cut the same way.
     for node in sorted(needed - backward):
@@ -177,8 +192,9 @@ def minimum_cut(
 
 
 def cut(pipes: Sequence[tuple[str, str, float]]) -> list[str]:
-    """What is before the narrowest cut from "source" to "sink"."""
-    # imported here, for the import takes longer than the cut, and is not needed for a cut that is known
+    """The ends of pipes on the source's side of the narrowest cut from "source" to "sink"."""
+    # Imported here: the import takes longer than the cut, and a cut that is in the cache needs
+    # neither.
     networkx = importlib.import_module("networkx")
     network = networkx.DiGraph()
     network.add_nodes_from(("source", "sink"))
@@ -188,7 +204,8 @@ def cut(pipes: Sequence[tuple[str, str, float]]) -> list[str]:
 
 
 def node_bytes(node: fx.Node) -> float:
-    """The bytes of a node's result; infinite for a tuple of several results, which cannot be kept."""
+    """The bytes of a node's result; infinite for a tuple of several results, which cannot be
+    kept."""
     fake = node.meta.get("val")
     if not isinstance(fake, torch.Tensor):
         return INFINITE
@@ -196,7 +213,8 @@ def node_bytes(node: fx.Node) -> float:
 
 
 def upstream(graph: fx.Graph, outputs: list[Any], known: Collection[fx.Node] = ()) -> set[fx.Node]:
-    """These nodes and all that they are computed from, if `known` is there."""
+    """The nodes among `outputs` and all that they are computed from; nobody looks behind a node in
+    `known`."""
     needed_nodes = {n for n in outputs if isinstance(n, fx.Node)}
     for node in reversed(graph.nodes):
         if node in needed_nodes and node not in known:

@@ -9,7 +9,6 @@ In PyTorch: `torch/_functorch/_aot_autograd/schemas.py` (`OutputAliasInfo`, `Inp
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
-from itertools import accumulate
 from typing import Any, Literal, NamedTuple
 
 import torch
@@ -18,8 +17,8 @@ from course_lib import sizes
 
 Values = Sequence[Any]
 SeenBy = Literal["autograd", "version", "nobody"]
-"""Who notices a write to an input: gradients flow through it; it only counts as one; or nobody, for
-it is to `x.data`."""
+"""Who notices a write to an input. "autograd": gradients flow through it. "version": it only raises
+the tensor's version number (a write under `no_grad`). "nobody": it was a write to `x.data`."""
 
 
 class Layout(NamedTuple):
@@ -35,7 +34,7 @@ class Result:
     """A result of the program: a value of the graph or an input, the tensor itself or a view of
     it."""
 
-    # Of the value, or of the input
+    # The number of the value, or of the input
     index: int
     of_input: bool = False
     # None for the tensor itself
@@ -77,7 +76,8 @@ class Update:
 class Signature:
     """What the outputs of a traced graph mean.
 
-    They are the values; of a joint graph gradients of inputs come behind them."""
+    The outputs of a forward graph are its values. A joint graph has the gradients of inputs behind
+    them."""
 
     # One for each output of the captured graph
     results: tuple[Result, ...]
@@ -86,11 +86,11 @@ class Signature:
     differentiable: tuple[bool, ...]
     # The inputs whose gradients the joint graph returns
     gradients: tuple[int, ...] = ()
-    # For each value that has a gradient: the inputs to which autograd gets from it
+    # For each value that has a gradient: the inputs to which its gradient flows
     reached: tuple[frozenset[int], ...] = ()
-    # The inputs that require a gradient and to which autograd gets from no value (`x.detach()`)
+    # The inputs that require a gradient and to which none flows, from no value (`x.detach()`)
     unconnected: tuple[int, ...] = ()
-    # The values on which other values depend, and so their gradients
+    # The values on which other values depend: their gradients depend on those of the others
     inner: tuple[int, ...] = ()
 
     @property
@@ -175,7 +175,8 @@ class Owner(NamedTuple):
     # The number of the input, or of the value
     number: int
     tensor: torch.Tensor
-    # The same tensor as the captured program had it, if its layout says how parts lie in the memory
+    # The same tensor as the captured program had it; None if the layouts of results are to be read
+    # off `tensor` itself
     captured: Any
 
 
@@ -250,6 +251,8 @@ class Describing:
 
         refuse_other_views(tensor, owner.tensor)
         part, base = tensor, owner.tensor
+        # Where the captured program had both tensors, its layout counts: decompositions may have
+        # chosen other strides.
         if captured is not None and owner.captured is not None:
             part, base = captured, owner.captured
         offset = part.storage_offset() - base.storage_offset()
@@ -257,9 +260,10 @@ class Describing:
         return Result(owner.number, owner.of_input, layout, tensor.requires_grad)
 
     def new_owner(self, tensor: torch.Tensor) -> Owner:
-        """Whom the memory of a result belongs to that is in no input: the tensor of which all
-        results in it are views. It becomes a value, in the strides of the captured program's
-        own."""
+        """The owner of the memory of `tensor`, a result that shares memory with no input.
+
+        It is the tensor of which all results in this memory are views. It becomes a value of the
+        graph, with the strides that it had in the captured program."""
         # All results in this memory
         mates = []
         for result, captured in zip(self.results, self.like, strict=True):
@@ -318,8 +322,8 @@ def refuse_other_views(tensor: torch.Tensor, base: torch.Tensor) -> None:
 
 
 def is_known_view(tensor: torch.Tensor, base: torch.Tensor) -> bool:
-    """True if autograd knows `tensor` as a view of `base`, and gets from one to the other by no
-    function of the user's."""
+    """True if autograd knows `tensor` as a view of `base`, and no `autograd.Function` of the user
+    lies between them."""
     of_user = torch.autograd.function.BackwardCFunction
     function, wanted = tensor.grad_fn, base.grad_fn
     while function not in (None, wanted) and not isinstance(function, of_user):
@@ -382,20 +386,30 @@ def memory(value: Any) -> int:
 
 
 def overlaps_itself(tensor: torch.Tensor) -> bool:
-    """True if two elements are in one place.
+    """True if two elements of a tensor lie in one place of memory.
 
-    (Of symbolic sizes: the order is a guess, which the comparisons below confirm.)"""
-    shape = zip(tensor.stride(), tensor.shape, strict=True)
-    dims = [(s, n) for s, n in shape if isinstance(n, torch.SymInt) or n > 1]
+    From the smallest stride to the largest, each must be larger than all that the dimensions before
+    it reach. Symbolic sizes are put in order by a guess, which the comparisons confirm."""
+    dims = [
+        (stride, size)
+        for stride, size in zip(tensor.stride(), tensor.shape, strict=True)
+        if isinstance(size, torch.SymInt) or size > 1
+    ]
     dims.sort(key=sizes.hint)
-    reach = accumulate((stride * (size - 1) for stride, size in dims), initial=0)
-    return any(stride <= before for (stride, _), before in zip(dims, reach, strict=False))
+
+    reached = 0
+    for stride, size in dims:
+        if stride <= reached:
+            return True
+        reached += stride * (size - 1)
+    return False
 
 
 def who_sees(written: Any, before: Any) -> SeenBy:
-    """`before`: its `grad_fn` when the program began.
+    """Who notices the writes to an input.
 
-    A write under `no_grad` or through `detach()` leaves that as it was."""
+    `before`: its `grad_fn` when the program began. A write under `no_grad` or through `detach()`
+    leaves that as it was."""
     if torch._functionalize_are_all_mutations_hidden_from_autograd(written.elem):
         return "nobody"
     return "version" if written.grad_fn is before else "autograd"

@@ -28,16 +28,17 @@ BELOW_TORCH = (
     *("torch.utils.weak.", "weakref.", "_weakrefset.", "torch._library."),
     *("torch._higher_order_ops.", "copyreg."),
 )
-"""Modules of Python code that torch's operators and symbolic sizes run. To the interpreted program
-it is a part of Python."""
-# A flag of classes that were made while Python runs: written in Python, but for a few written in C
+"""Modules that torch's operators and symbolic sizes run on the way. They are written in Python, but
+capture does not interpret them: it calls them as it calls C code."""
 HEAP_TYPE = 1 << 9
+"""The flag in `cls.__flags__` of a class that was made at run time: each class written in Python
+has it, and a few written in C. (CPython: `Py_TPFLAGS_HEAPTYPE`)"""
 MISSING: Any = type("Missing", (), {"__repr__": lambda self: "MISSING"})()
-
+"""Stands for an attribute that a class has not."""
 
 MOST_ANSWERS = 64
-"""Versions whose answers are kept. A class that changes one of its attributes in each call has a
-new version each time."""
+"""So many versions of a class are kept, each with the answer to "does the class mean what capture
+saw?". There must be a limit: a class whose attribute changes in each call has ever new versions."""
 
 
 class SeenClass:
@@ -55,9 +56,8 @@ class SeenClass:
         self.members |= {name: member_of(self.cls, name) for name in names}
 
     def __eq__(self, version: object) -> bool:
-        """version: that of the class which a check met.
-
-        None: the check asks about `self.cls` itself, whose version is looked up."""
+        """version: the version of the class which a check met. None: the check asks about
+        `self.cls` itself, whose version is looked up."""
         if isinstance(version, SeenClass):
             # Two guards are compared, not a class and a guard.
             return self is version

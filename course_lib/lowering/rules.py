@@ -31,8 +31,8 @@ prims = torch.ops.prims
 
 
 class Probe:
-    """A handler that only lets a body run, so that a `NoLoopForm` shows itself while there is
-    time."""
+    """A handler whose operations do nothing. A body is run with it once, to see if it raises
+    `NoLoopForm`, while the operator can still be called instead."""
 
     def __getattr__(self, op: str) -> Callable[..., None]:
         return nothing
@@ -46,12 +46,13 @@ def nothing(*args: Any) -> None:
 class Operands:
     """How the arguments of a formula become elements in the right dtype."""
 
-    # What torch promotes them to; and the dtype to compute with, which is float32 for halves
+    # What torch promotes the arguments to
     common: torch.dtype
+    # The dtype to compute with: float32 for float16 and bfloat16, else `common`
     dtype: torch.dtype
-    # True if each keeps its own dtype
+    # True if each argument keeps its own dtype
     keep_own: bool
-    # True if a number beside halves is first rounded to theirs
+    # True if a Python number beside tensors of float16 or bfloat16 is rounded to their dtype first
     round_numbers: bool
 
     def element(self, argument: Any, ops: Handler, index: Index) -> Any:
@@ -84,8 +85,8 @@ def pointwise(formula: Formula, low: Lowering, node: fx.Node, *args: Any, **kwar
     if formula.function is power and common is torch.float16 and on_cpu:
         formula = formula._replace(function=half_power)
 
-    # Halves are computed in float32. On a CPU eager rounds a number beside them to their own dtype
-    # first.
+    # float16 and bfloat16 are computed in float32. On a CPU eager rounds a number beside them to
+    # their own dtype first.
     rounds_numbers = formula.rounds_numbers and dtype != common and on_cpu
     operands = Operands(common, dtype, formula.compute == "own", rounds_numbers)
 
@@ -129,7 +130,8 @@ def where(low: Lowering, node: fx.Node, condition: View, yes: Any, no: View) -> 
 
 @lowers(aten._to_copy, aten.clone, prims.convert_element_type, aten.lift_fresh_copy, aten.copy)
 def copy(low: Lowering, node: fx.Node, x: View, *more: Any, **options: Any) -> View:
-    """Another dtype, another layout, or both: the buffer's layout is that of the node's value."""
+    """`x` in another dtype, another layout, or both. The new buffer is laid out like the node's
+    fake tensor."""
     fake = node.meta["val"]
 
     # `x.copy_(source)` leaves `source`, broadcast to `x`. Below vmap that may be a number.
@@ -196,7 +198,8 @@ def zeros(low: Lowering, node: fx.Node, *args: Any, **kwargs: Any) -> View:
 def empty(low: Lowering, node: fx.Node, *args: Any, **kwargs: Any) -> View:
     """Memory that nobody set may as well be zero.
 
-    Where eager fills it, so that programs that read it stand out, so do we."""
+    With deterministic algorithms eager fills it with NaN or the largest integer, so that a program
+    that reads it stands out. So do we."""
     fake = node.meta["val"]
     filled = torch.utils.deterministic.fill_uninitialized_memory
     if not (torch.are_deterministic_algorithms_enabled() and filled):

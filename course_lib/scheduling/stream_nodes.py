@@ -23,7 +23,8 @@ HALVES = (torch.float16, torch.bfloat16)
 
 @dataclass(frozen=True)
 class Factor:
-    """An operand of a product as a tree: of the batch's symbols, and of those of its two loops."""
+    """An operand of a product: one element of it as a tree, over the symbols of the batch and of
+    the two loops."""
 
     tree: Expr
     rows: Loop
@@ -44,17 +45,18 @@ class Scores:
 class End:
     """A product that sums over the columns."""
 
-    # What it multiplies, and what becomes of its totals
+    # The left operand, computed on the way, and what becomes of the totals
     split: Split
+    # The right operand
     values: Factor
-    # Where the result goes
+    # The buffer that the result goes to, and the index of an element in it
     out: Buffer
     place: sympy.Expr
 
 
 @dataclass(frozen=True)
 class OfRow:
-    """A number of each row, known when the row ends, that is stored."""
+    """A number of each row that is stored. It is known when the row ends."""
 
     tree: Expr
     out: Buffer
@@ -79,38 +81,47 @@ class Stream:
     # Everything that is read from memory
     reads: tuple[str, ...] = ()
 
+    # Most streams have one end, and Triton prints no others: its fields, under short names
+
     @property
     def split(self) -> Split:
-        """Of the only product."""
+        """`End.split` of a stream with one end. Raises ValueError if there are several."""
         (end,) = self.ends
         return end.split
 
     @property
     def values(self) -> Factor:
-        """Of the only product."""
+        """`End.values` of a stream with one end. Raises ValueError if there are several."""
         (end,) = self.ends
         return end.values
 
     @property
     def place(self) -> sympy.Expr:
-        """Of the only product."""
+        """`End.place` of a stream with one end. Raises ValueError if there are several."""
         (end,) = self.ends
         return end.place
 
     @property
     def cores(self) -> list[Expr]:
-        """What the last products multiply, one after the other."""
+        """What each end sums over the columns: the left operands of its product (`Split.cores`),
+        end by end."""
         return [core for end in self.ends for core in end.split.cores]
 
     @property
     def trees(self) -> list[Expr]:
-        """All trees, for those who look for loads."""
-        found = [tree for each in self.scores for tree in (each.left.tree, each.right.tree)]
-        found += [leaf.detail.term for leaf in self.maxima]
-        found += [leaf.detail.term for leaf, _ in self.sums]
+        """All trees of the stream: whoever looks for loads walks through them."""
+        found = []
+        for product in self.scores:
+            found += [product.left.tree, product.right.tree]
+
+        # Of a reduction over the columns: the tree whose values are compared or summed
+        found += [maximum.detail.term for maximum in self.maxima]
+        found += [total.detail.term for total, _ in self.sums]
+
         for end in self.ends:
             found += [*end.split.cores, end.split.finish, end.values.tree]
-        return [*found, *(each.tree for each in self.of_rows)]
+        found += [stored.tree for stored in self.of_rows]
+        return found
 
 
 @dataclass(eq=False, kw_only=True, repr=False)
@@ -118,7 +129,7 @@ class Streamed(ExternKernel):
     """A stream as a node of the program. To the scheduler it is as closed as a library call."""
 
     stream: Stream
-    # Of the operations that it is made of
+    # The names of the operations that it is made of
     labels: tuple[str, ...] = ()
     is_library: ClassVar[bool] = False
 

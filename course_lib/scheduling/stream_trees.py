@@ -270,6 +270,7 @@ class Copies:
             copied = tree.args[0] if tree.op == "to_dtype" else tree
             if copied.op == "load" and copied.dtype in FLOATS:
                 return tree
+            # It computes something. Each tile would compute it again, so it is read from memory.
             return self.trees.from_memory(node.buffer, index)
 
         return Producer(element)

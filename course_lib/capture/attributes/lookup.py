@@ -158,10 +158,12 @@ def of_trusted_module(it: Machine, module: types.ModuleType, name: str) -> Any:
     """`module.name`, of torch or of Python's library.
 
     Nobody rebinds its functions, so there is no guard."""
+    # None: no watcher sees the frames below. A module's `__getattr__` is not to be captured itself.
     attribute = frames.call(None, getattr, module, name)
     source = Imported(module.__name__).attr(name)
 
-    # a switch: `torch.backends.cudnn.benchmark`
+    # A module of a class of its own computes its attributes. Those are switches that a user may
+    # set (`torch.backends.cudnn.benchmark`), so the value is guarded.
     if type(module) is not types.ModuleType and type(attribute) in CONSTANT_TYPES:
         it.world.assume_constant(attribute, source)
     return it.world.wrap(attribute, source)

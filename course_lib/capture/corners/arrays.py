@@ -30,7 +30,7 @@ def refuse(what: str) -> NoReturn:
 
 
 class Memory:
-    """What an array of constants and its views share.
+    """The memory that an array of constants and its views share.
 
     `tensor`: the graph's tensor that has this memory, once there is one."""
 
@@ -38,7 +38,9 @@ class Memory:
         self.tensor: torch.Tensor | None = None
 
     def check(self, writes: bool) -> None:
-        """Raise Unsupported where NumPy may not read it (or write to it) any more."""
+        """Raise Unsupported if the data that NumPy has may be out of date: the graph has written to
+        the tensor with this memory. If `writes`, raise as soon as there is such a tensor: it would
+        not see what NumPy writes."""
         if self.tensor is not None and (writes or self.tensor._version):
             refuse(
                 "changes an array of NumPy that shares its memory with a tensor and other arrays"
@@ -62,7 +64,7 @@ class LikeNumPy:
         object.__setattr__(self, name, value)
 
     def in_python(self) -> Any:
-        """The value, for Python. Raises Unsupported where only the data knows it."""
+        """The value, for Python. Raises Unsupported where it is known only when the graph runs."""
         raise NotImplementedError
 
     def __bool__(self) -> bool:
@@ -109,8 +111,9 @@ class Number(LikeNumPy):
     """Stands for a number of NumPy's, as `numpy.float32(2)`, whose value is no constant of the
     graph.
 
-    `known`: gives the value, and leaves a guard that it is this one; None: only the data knows it.
-    `compute`: gives a tensor without dimensions; it is asked once, when an operation needs it.
+    `known`: gives the value, and leaves a guard that it is this one; None if the value is known
+    only when the graph runs.
+    `compute`: gives a tensor without dimensions; it is called once, when an operation needs it.
     `symbol`: of a number from outside, what stands for it among the arguments of torch's functions.
     """
 
@@ -189,13 +192,15 @@ class Array(LikeNumPy):
         return self.constant
 
     def as_tensor(self) -> torch.Tensor:
-        """Its data in the graph, as they are now: nobody may write to this tensor."""
+        """A tensor of the graph with the array's data of now. Nobody may write to it: the array
+        would not change."""
         if self.tensor is None:
             return tensor_of(self.in_python())
         return self.tensor
 
     def shared(self) -> torch.Tensor:
-        """The tensor that has the array's memory. From here on the graph knows its data."""
+        """The tensor of the graph that has the array's memory: who writes to one writes to both.
+        From here on the graph has the data, and NumPy can no longer compute with them."""
         if self.tensor is None:
             self.memory.check(writes=True)
             self.tensor = self.memory.tensor = tensor_of(self.in_python())

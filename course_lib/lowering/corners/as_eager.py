@@ -85,9 +85,12 @@ decomposes(torch.nanquantile, Tensor.nanquantile)(partial(quantile, torch.nanqua
 
 
 def refuse(wrong: Tensor, name: str) -> None:
-    """Raise if any element of `wrong` is true.
+    """Raise in the compiled program if any element of `wrong` is true. Then eager runs the call
+    again and says what is wrong.
 
-    (This check can be recorded, and a GPU survives it. Eager then says what is wrong.)"""
+    torch's check of linear algebra serves for it: it is an operator, so it can be recorded in a
+    graph, and it raises on the host. (A failed assertion in a kernel would leave the GPU
+    unusable.)"""
     aten._linalg_check_errors(wrong.any().to(torch.int32), name, is_matrix=True)
 
 

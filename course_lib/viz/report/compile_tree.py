@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 from course_lib import frames
 from course_lib.frames.resume import Resume
@@ -34,8 +34,8 @@ class Function:
     compiles: list[Compile] = field(default_factory=list)
     below: list[Function] = field(default_factory=list)
     which: str = ""
-    """What tells it from others of the same name: ' (break 1 of 2)' in one line, or where it
-    stands."""
+    """What tells it from others of the same name: ' (break 1 of 2)' for breaks in one line, or the
+    place where it is written."""
 
     @property
     def all_compiles(self) -> list[Compile]:
@@ -81,15 +81,17 @@ def compiles_of(recording: Recording) -> list[Compile]:
 
 
 def told_once(compiles: list[Compile], recording: Recording) -> list[Compile]:
-    """At the recompile limit every call that fits no entry comes here: the first of each function
-    stands for all."""
+    """The compiles, without those that only repeat another one.
+
+    At the recompile limit every call that fits no entry is recorded as one more compile: the first
+    of each function stands for all, and counts them (`alike`)."""
+    # (the number of the code, why it runs in eager) → the first of its kind
     first: dict[tuple[int, str], Compile] = {}
-    """By the number of the code, and why it runs in eager."""
-    first_compiles = []
+    told = []
     for compile in compiles:
-        refused = compile.in_eager and compile.failures and compile.code is not None
-        if not refused:
-            first_compiles.append(compile)
+        is_refused = compile.in_eager and compile.failures and compile.code is not None
+        if not is_refused:
+            told.append(compile)
             continue
 
         key = frames.number(compile.code), plain(compile.in_eager)
@@ -97,7 +99,7 @@ def told_once(compiles: list[Compile], recording: Recording) -> list[Compile]:
             first[key].alike += 1
         else:
             first[key] = compile
-            first_compiles.append(compile)
+            told.append(compile)
 
     # A recording counts more of such calls than it keeps events of.
     for (code, why), compile in first.items():
@@ -108,20 +110,18 @@ def told_once(compiles: list[Compile], recording: Recording) -> list[Compile]:
         for what, count in recording.counts.items():
             if isinstance(what, tuple) and what[:2] == ("failed", code):
                 compile.later.append((count.first, count.times))
-    return first_compiles
+    return told
 
 
 def functions_of(compiles: list[Compile]) -> list[Function]:
-    """The same as a tree: resume functions below what they resume.
+    """The functions that were compiled, as a tree: resume functions below what they resume.
 
     A decorator's code stands for several functions: those that `cl.compile` was given are told
     apart."""
-    function_by_key: dict[Any, Function] = {}
+    function_by_key: dict[Key, Function] = {}
     for compile in compiles:
-        function = function_by_key.setdefault(
-            key_of(compile), Function(compile.name, compile.where)
-        )
-        function.compiles.append(compile)
+        unseen = Function(compile.name, compile.where)
+        function_by_key.setdefault(key_of(compile), unseen).compiles.append(compile)
 
     top = hang_up(function_by_key)
     tell_apart_by_line(top)
@@ -130,33 +130,44 @@ def functions_of(compiles: list[Compile]) -> list[Function]:
     return top
 
 
-def key_of(compile: Compile) -> tuple[Any, str]:
+class Key(NamedTuple):
     """What compiles of one function have in common."""
+
+    # The number of its code object, or its name where no code was recorded
+    code: int | str
+    # What `cl.compile` was given; without code, where it was compiled
+    given: str
+
+
+def key_of(compile: Compile) -> Key:
     if compile.code is not None:
-        return frames.number(compile.code), compile.given
-    return compile.name, compile.where if compile.name == FOREIGN else ""
+        return Key(frames.number(compile.code), compile.given)
+    return Key(compile.name, compile.where if compile.name == FOREIGN else "")
 
 
-def hang_up(function_by_key: dict[Any, Function]) -> list[Function]:
+def hang_up(function_by_key: dict[Key, Function]) -> list[Function]:
     """Hang each resume function below the function that it resumes; gives those that resume
     nothing."""
-    # Function's key → its code; and the number of a code → the first function that has it
-    codes = {}
-    first: dict[Any, Function] = {}
+    # Several functions may have one code (a decorator's): the first stands for them.
+    function_of_code: dict[int | str, Function] = {}
     for key, function in function_by_key.items():
-        first.setdefault(key[0], function)
-        if function.compiles[0].code is not None:
-            codes[key] = function.compiles[0].code
+        function_of_code.setdefault(key.code, function)
+
+    functions = list(function_by_key.values())
+    codes = [f.compiles[0].code for f in functions if f.compiles[0].code is not None]
 
     top: list[Function] = []
-    for key, function in function_by_key.items():
-        function.resume = resumed_by(codes[key], list(codes.values())) if key in codes else None
+    for function in functions:
+        function.resume = None
         function.above = None
-        if function.resume:
-            function.above = first.get(frames.number(function.resume.original))
+        code = function.compiles[0].code
+        if code is not None:
+            function.resume = resumed_by(code, codes)
+        if function.resume is not None:
+            function.above = function_of_code.get(frames.number(function.resume.original))
 
-        beside = function.above.below if function.above else top
-        beside.append(function)
+        siblings = function.above.below if function.above else top
+        siblings.append(function)
     return top
 
 

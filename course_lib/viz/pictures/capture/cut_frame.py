@@ -220,10 +220,11 @@ ACROSS = 4
 class Block:
     """A piece with what follows it, laid out.
 
-    Without a piece it is a name and a sentence (`number`): the piece is drawn already, or has not
+    `piece` is None where only a name and a sentence stand: the piece is drawn already, or has not
     run yet."""
 
     title: str
+    # 'graph 2', or the sentence
     number: str
     lines: list[str]
     piece: Piece | None
@@ -277,33 +278,34 @@ class Layout:
     def __init__(self, pieces: list[Piece]) -> None:
         self.pieces = pieces
         self.known = {piece.number: piece for piece in pieces}
+        # The numbers of the pieces that stand in the drawing, or are about to
         self.drawn = {pieces[0].number}
         # Graphs are numbered in this order.
         self.captured = [piece.number for piece in pieces if piece.results]
 
     def lay_out(self, piece: Piece, above: frozenset[int] = frozenset()) -> Block:
         """A piece and all that follows it. `above`: the numbers of the pieces that it hangs on."""
-        block = Block(title_of(piece.resume or piece.code), "no graph", [], piece)
+        block = Block(title_of(piece.resume or piece.code), "no graph", lines=[], piece=piece)
         if piece.results:
             block.number = f"graph {self.captured.index(piece.number) + 1}"
             block.lines = piece.lines
 
-        # What is new here is drawn below this piece, and not by one that is laid out later.
+        # Reserve all that hangs here before going deeper: a piece below must not draw it first.
         following = self.following(piece)[:ACROSS]
-        not_drawn_yet = [at for at in following if frames.number(at.code) not in self.drawn]
-        self.drawn.update(frames.number(at.code) for at in not_drawn_yet)
+        drawn_before = frozenset(self.drawn)
+        self.drawn.update(frames.number(resume.code) for resume in following)
 
-        above |= {piece.number}
-        for at in following:
-            key = frames.number(at.code)
-            if at in not_drawn_yet and key in self.known:
-                below = self.lay_out(self.known[key], above)
-            elif at in not_drawn_yet:
-                below = Block(title_of(at), "not needed so far", [], None)
+        above = above | {piece.number}
+        for resume in following:
+            number = frames.number(resume.code)
+            if number in drawn_before:
+                where = "drawn above" if number in above else "drawn elsewhere"
+                below = Block(title_of(resume), where, lines=[], piece=None)
+            elif number in self.known:
+                below = self.lay_out(self.known[number], above)
             else:
-                where = "drawn above" if key in above else "drawn elsewhere"
-                below = Block(title_of(at), where, [], None)
-            block.below.append(Below(carried(at), below))
+                below = Block(title_of(resume), "not needed so far", lines=[], piece=None)
+            block.below.append(Below(carried(resume), below))
         return block
 
     def following(self, piece: Piece) -> list[Resume]:
