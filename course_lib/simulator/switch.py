@@ -94,31 +94,45 @@ def is_interpreting() -> bool:
 
 
 class WhenTritonComes(importlib.abc.MetaPathFinder):
-    """Looks at `import triton` once: chooses the interpreter where there is no GPU, and mends it
-    when it is there."""
+    """Waits until Triton is loaded: then it chooses the interpreter where there is no GPU, and
+    mends it.
+
+    Many libraries only ask whether Triton is installed (`importlib.util.find_spec`; torch 2.15
+    does so while it is imported). That changes nothing, and does not end the waiting.
+    """
+
+    def __init__(self) -> None:
+        self.asking_others = False
 
     def find_spec(self, name: str, path: Any = None, target: Any = None) -> Any:
-        if name != "triton":
+        if name != "triton" or self.asking_others:
             return None
-        sys.meta_path.remove(self)
-        if has_gpu() or os.environ.get("TRITON_INTERPRET") == "0":
-            return None
+        self.asking_others = True
+        try:
+            spec = importlib.util.find_spec("triton")
+        finally:
+            self.asking_others = False
 
-        spec = importlib.util.find_spec("triton")
         if spec is None or spec.loader is None:
             return spec
-        choose_interpreter()
         loader: Any = spec.loader
-        loader.exec_module = and_then(loader.exec_module, mend_triton)
+        loader.exec_module = self.instead_of(loader.exec_module)
         return spec
 
+    def instead_of(self, load: Callable[[Any], None]) -> Callable[[Any], None]:
+        """A function that loads Triton, and prepares it where there is no GPU."""
 
-def and_then(load: Callable[[Any], None], mend: Callable[[], None]) -> Callable[[Any], None]:
-    def loaded(module: Any) -> None:
-        load(module)
-        mend()
+        def loaded(module: Any) -> None:
+            if self in sys.meta_path:
+                sys.meta_path.remove(self)
+            if has_gpu() or os.environ.get("TRITON_INTERPRET") == "0":
+                load(module)
+                return
+            choose_interpreter()
+            load(module)
+            mend_triton()
 
-    return loaded
+        return loaded
 
 
 def wait_for_triton() -> None:

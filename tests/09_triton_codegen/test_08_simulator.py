@@ -108,3 +108,21 @@ def test_the_compilers_own_table_of_the_language_is_made_without_patches():
         env={**os.environ, "TRITON_INTERPRET": "1"},
     )
     assert done.stdout == "True\n", done.stderr
+
+
+def test_a_question_whether_triton_is_installed_leaves_the_simulator_to_the_import():
+    """torch 2.15 asks it while torch is imported. The interpreter was chosen then, and never mended."""
+    program = (
+        "import importlib.util, os, course_lib\n"
+        "importlib.util.find_spec('triton')\n"
+        "importlib.util.find_spec('triton')\n"
+        "print(os.environ.get('TRITON_INTERPRET'))\n"
+        "import triton\n"
+        "from triton.runtime import interpreter\n"
+        "print(os.environ.get('TRITON_INTERPRET'), interpreter.InterpreterBuilder.create_fmul.__qualname__)\n"
+    )
+    environment = {name: value for name, value in os.environ.items() if name != "TRITON_INTERPRET"}
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, env=environment
+    )
+    assert done.stdout == "None\n1 contract.<locals>.create_fmul\n", done.stderr

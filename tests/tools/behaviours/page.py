@@ -61,17 +61,17 @@ def other_values(values: list[str], eager: list[str]) -> str:
     """The values that are not eager's; all of them where the two lists cannot be compared one by one."""
     if len(values) != len(eager):
         return cut(", ".join(values))
-    different = [
-        (n, value)
-        for n, (value, right) in enumerate(zip(values, eager, strict=True))
-        if value != right
-    ]
+    places = [n for n, value in enumerate(values) if value != eager[n]]
+    return values_at(places, values)
+
+
+def values_at(places: list[int], values: list[str]) -> str:
+    """Some of a program's values, each with its number."""
     if len(values) == 1:
         return cut(values[0])
     # A part with a name of its own ("relu: [...]") needs no number
-    return cut(
-        ", ".join(value if ": " in value else f"value {n + 1}: {value}" for n, value in different)
-    )
+    told = [values[n] if ": " in values[n] else f"value {n + 1}: {values[n]}" for n in places]
+    return cut(", ".join(told))
 
 
 def cut(text: str) -> str:
@@ -173,30 +173,51 @@ def in_a_table_but_code(text: str) -> str:
     return "`".join(parts)
 
 
-def between_versions(programs: dict[str, Any], known: list[Version]) -> str:
-    """Programs that `torch.compile` answers otherwise in one version than in another."""
+def differences(programs: dict[str, Any], known: list[Version]) -> str:
+    """Programs to which `torch.compile` gives other values than eager, or other answers in two versions of torch."""
     lines = [
-        "## What differs between versions of torch",
+        "## Where `torch.compile` differs from eager, or between versions of torch",
         "",
-        row("lesson", "program", *(v.name for v in known), "decided in", "why"),
-        row(*["---"] * (len(known) + 4)),
+        "One row a program: eager's values where some version of `torch.compile` has others, then what each version gives."
+        " Where nothing stands under *eager*, only the graphs differ, or eager has nothing to compare.",
+        "",
+        row("lesson", "program", "eager", *(v.name for v in known), "decided in", "why"),
+        row(*["---"] * (len(known) + 5)),
     ]
     for name, program in programs.items():
         cells = [v.cell(name, "torch") for v in known]
-        played = [str(cell) for cell in cells if cell is not None]
-        if len(set(played)) < 2:
+        if not differs(cells):
             continue
-        texts = [in_a_table(str(cell)) if cell is not None else "not run" for cell in cells]
+        texts = ["not run" if cell is None else in_a_table(str(cell)) for cell in cells]
         lines.append(
             row(
                 program.lesson,
                 link(name, program),
+                in_a_table(right_values(cells)),
                 *repeated(texts),
                 source(program),
                 WHY.get(name, ""),
             )
         )
     return "\n".join(lines)
+
+
+def differs(cells: list[Cell | None]) -> bool:
+    """Two versions answer otherwise, or one is not eager's."""
+    played = [cell for cell in cells if cell is not None]
+    return len({str(cell) for cell in played}) > 1 or any(cell.wrong for cell in played)
+
+
+def right_values(cells: list[Cell | None]) -> str:
+    """Eager's values that stand against another value in one of the cells; "" if there are none."""
+    wrong = [cell for cell in cells if cell is not None and cell.wrong]
+    if not wrong:
+        return ""
+    eager = wrong[0].eager
+    if any(len(cell.values) != len(eager) for cell in wrong):
+        return cut(", ".join(eager))
+    places = [n for n, right in enumerate(eager) if any(cell.values[n] != right for cell in wrong)]
+    return values_at(places, eager)
 
 
 def repeated(texts: list[str]) -> list[str]:
@@ -219,10 +240,10 @@ class Wrong:
     versions: str
 
 
-def wrong_answers(programs: dict[str, Any], known: list[Version], who: str) -> Iterator[Wrong]:
-    """Of all programs, as `who` ("torch" or "course") plays them."""
+def wrong_answers_of_the_course(programs: dict[str, Any], known: list[Version]) -> Iterator[Wrong]:
+    """Where `course_lib` has another value than eager."""
     for name, program in programs.items():
-        cells = {v.name: v.cell(name, who) for v in known}
+        cells = {v.name: v.cell(name, "course") for v in known}
         wrong = {v: cell for v, cell in cells.items() if cell is not None and cell.wrong}
         for values, group in groupby(wrong.items(), key=lambda item: item[1].values):
             found = list(group)
@@ -236,31 +257,6 @@ def wrong_answers(programs: dict[str, Any], known: list[Version], who: str) -> I
             )
 
 
-def beside_eager(programs: dict[str, Any], known: list[Version]) -> str:
-    """Programs to which `torch.compile` gives other values than eager, in any version."""
-    lines = [
-        "## Where `torch.compile` gives another value than eager",
-        "",
-        "Graphs are left out: they are no values. *In* names the versions of torch with this answer.",
-        "",
-        row("lesson", "program", "eager", "`torch.compile`", "in", "decided in", "why"),
-        row(*["---"] * 7),
-    ]
-    for wrong in wrong_answers(programs, known, "torch"):
-        lines.append(
-            row(
-                wrong.program.lesson,
-                link(wrong.name, wrong.program),
-                wrong.eager,
-                wrong.got,
-                wrong.versions,
-                source(wrong.program),
-                WHY.get(wrong.name, ""),
-            )
-        )
-    return "\n".join(lines)
-
-
 def course_beside_eager(programs: dict[str, Any], known: list[Version]) -> str:
     """Programs to which `course_lib` gives other values than eager, with the reason."""
     lines = [
@@ -271,7 +267,7 @@ def course_beside_eager(programs: dict[str, Any], known: list[Version]) -> str:
         row("lesson", "program", "eager", "`course_lib`", "with torch", "reason"),
         row(*["---"] * 6),
     ]
-    for wrong in wrong_answers(programs, known, "course"):
+    for wrong in wrong_answers_of_the_course(programs, known):
         lines.append(
             row(
                 wrong.program.lesson,
@@ -334,7 +330,7 @@ def page() -> str:
     return "\n\n".join(part.strip() for part in parts) + "\n"
 
 
-PARTS = (head, between_versions, beside_eager, course_beside_eager, better_than_torch, by_lesson)
+PARTS = (head, differences, course_beside_eager, better_than_torch, by_lesson)
 
 
 def main(arguments: list[str]) -> int:
