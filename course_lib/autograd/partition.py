@@ -75,7 +75,9 @@ def partition(joint: fx.GraphModule, may_recompute: Callable[[fx.Node], bool]) -
         return node_bytes(node) + (node not in ends.inputs)
 
     needed = upstream(graph, ends.gradients)
-    saved = minimum_cut(graph, needed, backward, may_recompute, width)
+    # A gradient may be an input itself: of an empty tensor torch gives that tensor (`cummax`).
+    given_back = {g for g in ends.gradients if g is not None} - backward
+    saved = minimum_cut(graph, needed, backward, may_recompute, width, given_back)
     refuse_to_save_overwritten(saved, overwritten)
 
     second = part(joint, [*saved, *ends.tangents], ends.gradients)
@@ -170,9 +172,12 @@ def minimum_cut(
     backward: set[fx.Node],
     may_recompute: Callable[[fx.Node], bool],
     width: Width,
+    given_back: Collection[fx.Node] = (),
 ) -> list[fx.Node]:
     """The nodes to keep: of those before backward, the fewest bytes (`width`) from which the rest
-    of `needed` can be computed."""
+    of `needed` can be computed.
+
+    given_back: nodes before backward that backward returns as they are."""
     # A node is a pipe from its "in" to its "out". To cut it is to keep the node, and costs `width`.
     # All other pipes are infinitely wide, so that no cut goes through them.
     pipes: list[tuple[str, str, float]] = []
@@ -181,6 +186,8 @@ def minimum_cut(
         pipes.append((f"{node} in", f"{node} out", width(node)))
         if node.op == "placeholder" or not may_recompute(node):
             pipes.append(("source", f"{node} in", INFINITE))
+        if node in given_back:
+            pipes.append((f"{node} out", "sink", INFINITE))
         for user in node.users:
             end = "sink" if user in backward else f"{user} in"
             if user in needed:

@@ -410,6 +410,25 @@ def difference(got: Any, want: Any) -> str:
     return ""
 
 
+def is_unstable(case: Case, inputs: Tensors, train: bool, want: Any) -> bool:
+    """Does eager itself give other values if the inputs change in their last bit?
+
+    (A gradient of `normalize` at zeros that are rounding errors does, in seed 6001243.) An error,
+    or other strides, are never excused."""
+    generator = torch.Generator().manual_seed(0)
+    for _ in range(4):
+        nudged = []
+        for x in inputs:
+            noise = torch.randn(x.shape, generator=generator, dtype=x.dtype)
+            nudged.append(torch.empty_like(x).copy_(x * (1 + 1e-15 * noise)))
+        again = outcome(case.run, nudged, train)
+        if isinstance(again, Exception) or isinstance(want, Exception):
+            return False
+        if difference(again, want):
+            return True
+    return False
+
+
 def check(seed: int, said: Counter[str], codegen: str = "auto") -> list[str]:
     """The differences of one seed."""
     case, train = case_of(seed), seed % 2 == 1
@@ -425,7 +444,9 @@ def check(seed: int, said: Counter[str], codegen: str = "auto") -> list[str]:
                 said["raises in eager"] += 1
                 return []
             wrong = difference(outcome(compiled, inputs, train), want)
-            if wrong:
+            if wrong and is_unstable(case, inputs, train, want):
+                said["excused: eager's own values jump"] += 1
+            elif wrong:
                 found.append(f"{sizes}: {wrong}")
 
     said["programs"] += 1

@@ -1,5 +1,5 @@
 """Arguments that eager's kernels refuse, though fake tensors take them: dtypes, numbers or memory
-that do not go together.
+that do not go together, and tensors without elements.
 
 In:  an operation that has run on fake tensors.
 Out: `Unsupported` where a rehearsal on real tensors of zeros raises: the operation then runs in
@@ -7,7 +7,9 @@ Out: `Unsupported` where a rehearsal on real tensors of zeros raises: the operat
 
 Only what looks suspicious is rehearsed, so that ordinary operations cost nothing: tensors of
 several floating dtypes, numbers that a dtype cannot hold, a tensor that is written to in memory
-that another argument shares.
+that another argument shares, a tensor without elements.
+For other sizes of the same graph a guard is kept: `x[2:].max(0)` is refused where `len(x)` is 2
+(`keep_from_nothing`).
 In PyTorch there is no counterpart: `torch.compile` computes something there.
 """
 
@@ -21,10 +23,17 @@ from torch.utils._pytree import tree_leaves, tree_map
 from course_lib.capture import global_state
 from course_lib.capture.sources import Unsupported
 from course_lib.capture.world import World, listeners
+from course_lib.failing import CHECKED, is_torchs, name_of
 from course_lib.written import quiet
 
 LARGE = 10**6
 """Elements: with more, an operation is too slow to be run only to see if it is refused."""
+
+MAXIMA = {"max", "min", "median", "nanmedian", "mode"}
+"""Reductions that have no result where there is nothing to reduce, and whose fakes do not look.
+(`amax`, `argmax`, `kthvalue` and `logsumexp` have fakes that do, or a result.)"""
+WITHOUT_RESULT_OF_ALL = {"max", "min"}
+"""Of these, those that eager refuses for a whole tensor without elements. The others give NaN."""
 
 
 def listen(
@@ -33,7 +42,10 @@ def listen(
     """Rehearse an operation that eager may refuse. Raises Unsupported if it does."""
     leaves = tree_leaves((args, kwargs))
     tensors = [leaf for leaf in leaves if isinstance(leaf, torch.Tensor)]
-    if not tensors or not all(map(is_plain, tensors)):
+    if not tensors:
+        return
+    keep_from_nothing(function, args, kwargs)
+    if not all(map(is_plain, tensors)):
         return
 
     results = [leaf for leaf in tree_leaves(result) if isinstance(leaf, torch.Tensor)]
@@ -44,6 +56,7 @@ def listen(
         mixed(tensors)
         or too_large(leaves, [*tensors, *results])
         or shared(written_tensors, tensors)
+        or reads_nothing(function, tensors)
     )
     if suspicious and sum(map(elements, tensors)) <= LARGE:
         rehearse(function, args, kwargs)
@@ -58,11 +71,51 @@ def rehearse(function: Any, args: Any, kwargs: dict[str, Any]) -> None:
             real_args, real_kwargs = tree_map(lambda leaf: real(leaf, memory), (args, kwargs))
             function(*real_args, **real_kwargs)
     except Exception as error:
-        name = getattr(function, "__name__", str(function))
-        why = f"eager refuses these arguments of {name}: {str(error).splitlines()[0]}"
+        why = f"eager refuses these arguments of {name_of(function)}: {str(error).splitlines()[0]}"
         raise Unsupported(why, "it raises in eager too") from None
     finally:
         restore_random()
+
+
+def keep_from_nothing(function: Any, args: Any, kwargs: dict[str, Any]) -> None:
+    """Ask the sizes that eager asks, so that other sizes have other graphs.
+
+    Raises Unsupported where there is nothing to reduce, or no pixel to draw another one from."""
+    for size in sizes_that_eager_asks(name_of(function), list(args), kwargs):
+        if size == 0:
+            raise Unsupported(
+                f"{name_of(function)} has no result for a tensor without elements",
+                "it raises in eager too",
+            )
+
+
+def sizes_that_eager_asks(name: str, args: list[Any], kwargs: dict[str, Any]) -> list[Any]:
+    """The sizes that must not be 0 for an operation whose fake does not look at them."""
+    tensor = args[0] if args else kwargs.get("input")
+    if not isinstance(tensor, torch.Tensor):
+        return []
+    if name == "interpolate":
+        return list(tensor.shape[2:])
+    if name not in MAXIMA:
+        return []
+
+    # `x.mode()` reduces the last dimension, and takes a scalar as it is.
+    dim = kwargs.get("dim", kwargs.get("axis", args[1] if len(args) > 1 else None))
+    if dim is None and name == "mode":
+        dim = -1
+    if type(dim) is int:
+        return [tensor.shape[dim]] if tensor.ndim else []
+    is_of_all = dim is None and name in WITHOUT_RESULT_OF_ALL
+    return list(tensor.shape) if is_of_all else []
+
+
+def reads_nothing(function: Any, tensors: list[torch.Tensor]) -> bool:
+    """Has an argument no elements in this call? A rehearsal costs nothing then.
+
+    Operations that refuse some data would refuse zeros."""
+    if not is_torchs(function) or set(name_of(function).split("_")) & CHECKED:
+        return False
+    return any(elements(tensor) == 0 for tensor in tensors)
 
 
 def is_plain(tensor: torch.Tensor) -> bool:
