@@ -2,11 +2,13 @@
 
     python tests/tools/simulated/fresh.py --start 100000 --count 3000 --planted 500 --compiled 100 --keep /tmp/a.json
     python tests/tools/simulated/fresh.py --compare /tmp/a.json /tmp/b.json
+    python tests/tools/simulated/fresh.py --recorded recorded_fresh.npz
 
 The first line runs kernels with the checks on. It prints each complaint about a kernel that has no fault (none is right), each planted
 fault that is not named, and each of the first `--compiled` kernels that the compiler would refuse. `--keep` writes a short
 hash of each result. The second line compares two such files, of two versions of Triton: the
-simulator is mended by version, so a kernel with two results is wrong in one of them.
+simulator is mended by version, so a kernel with two results is wrong in one of them, or Triton has changed. The third line sets the results
+beside those that `record_on_gpu.py --first` has brought from a GPU.
 """
 
 from __future__ import annotations
@@ -18,6 +20,7 @@ import io
 import json
 import sys
 import warnings
+from collections import Counter
 from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
@@ -81,6 +84,32 @@ def compare(first: Path, second: Path) -> int:
     return 1 if different or not both else 0
 
 
+def beside_the_gpu(path: Path) -> int:
+    """Print how many kernels give what a GPU gave, and those that differ; 1 if there is one."""
+    from random_small_kernels import random_program
+    from record_on_gpu import load
+    from small_kernels import compare as compare_results
+    from small_kernels import run
+
+    about, recorded = load(path)
+    kinds: Counter[str] = Counter()
+    for name, theirs in recorded.items():
+        program = random_program(int(name.removeprefix("random ")))
+        with simulator.using(refusals=False):
+            mine = run(program, "cpu")
+        if len(mine) != len(theirs):
+            # What stands there is the text of an error
+            kinds["failed on the GPU"] += 1
+            print(f"{name}: {theirs.decode()}", flush=True)
+            continue
+        comparison = compare_results(program, mine, theirs)
+        kinds[comparison.kind] += 1
+        if comparison.kind == "different":
+            print(f"{name}: {comparison}, {comparison.ulps:.3g} ulp", flush=True)
+    print(f"{about}: {dict(kinds)}")
+    return 1 if kinds["different"] else 0
+
+
 def main() -> int:
     parser = argparse.ArgumentParser()
     parser.add_argument("--start", type=int, default=100_000, help="the first seed")
@@ -89,13 +118,17 @@ def main() -> int:
     parser.add_argument("--compiled", type=int, default=100, help="so many are compiled, too")
     parser.add_argument("--keep", type=Path, help="write the hashes of the results into this file")
     parser.add_argument("--compare", type=Path, nargs=2, help="two such files")
+    parser.add_argument("--recorded", type=Path, help="results of a GPU")
     chosen = parser.parse_args()
     if chosen.compare:
         return compare(*chosen.compare)
 
+    warnings.simplefilter("ignore")
+    if chosen.recorded:
+        return beside_the_gpu(chosen.recorded)
+
     import triton
 
-    warnings.simplefilter("ignore")
     print(f"Triton {triton.__version__}, seeds from {chosen.start}")
     results, complaints = clean(chosen.start, chosen.count, chosen.compiled)
     if chosen.keep:

@@ -1,11 +1,13 @@
 """Run all kernels of this folder on a GPU and keep what they give.
 
     python tests/tools/simulated/record_on_gpu.py FOLDER --seconds 150 --random 3000
+    python tests/tools/simulated/record_on_gpu.py FOLDER --seconds 110 --random 3000 --first 200000
 
 In:  a machine with a GPU, torch and Triton; no `course_lib`.
 Out: `recorded_own.npz`, `recorded_random.npz` and `recorded_probes.json` in FOLDER, with machine, versions and date.
 
 Compiling takes the time, so that as many processes run as there are cores. After `--seconds` no further kernel is started.
+With `--first` only random kernels run, from this seed on: those of `fresh.py`.
 """
 
 from __future__ import annotations
@@ -34,28 +36,29 @@ def versions() -> dict[str, str]:
     }  # fmt: skip
 
 
-def jobs(random: int) -> list:
-    """All programs: our own first."""
+def jobs(random: int, first: int) -> list:
+    """All programs: our own, then the random ones; from another seed than 0 the random ones alone."""
     from own_programs import PROGRAMS
     from random_small_kernels import random_program
 
-    return [*PROGRAMS, *(random_program(seed) for seed in range(random))]
+    own = [] if first else PROGRAMS
+    return [*own, *(random_program(seed) for seed in range(first, first + random))]
 
 
-def work(number: int, workers: int, random: int, until: float, folder: Path) -> None:
+def work(given: argparse.Namespace) -> None:
     """One process: every `workers`-th program."""
     from small_kernels import run
 
     done: dict[str, str] = {}
-    for program in jobs(random)[number::workers]:
-        if time.time() > until:
+    for program in jobs(given.random, given.first)[given.part :: given.workers]:
+        if time.time() > given.until:
             break
         try:
             done[program.name] = run(program, "cuda").hex()
         except Exception as error:
             lines = str(error).strip().splitlines() or [""]
             done[program.name] = f"! {type(error).__name__}: {lines[-1][:300]}"
-    (folder / f"part{number}.json").write_text(json.dumps(done))
+    (given.folder / f"part{given.part}.json").write_text(json.dumps(done))
 
 
 def probes(folder: Path, until: float) -> None:
@@ -103,6 +106,7 @@ def main() -> None:
     parser.add_argument("--seconds", type=float, default=150)
     parser.add_argument("--random", type=int, default=3000)
     parser.add_argument("--workers", type=int, default=max(1, (os.cpu_count() or 2) - 1))
+    parser.add_argument("--first", type=int, default=0, help="the first seed of the random ones")
     parser.add_argument("--until", type=float)
     parser.add_argument("--part", type=int)
     given = parser.parse_args()
@@ -110,7 +114,7 @@ def main() -> None:
     if given.part == -1:
         return probes(given.folder, given.until)
     if given.part is not None:
-        return work(given.part, given.workers, given.random, given.until, given.folder)
+        return work(given)
 
     until = time.time() + given.seconds
     command = [
@@ -123,11 +127,13 @@ def main() -> None:
         str(given.workers),
         "--random",
         str(given.random),
+        "--first",
+        str(given.first),
     ]
     environment = {**os.environ, "OMP_NUM_THREADS": "1"}
     running = [
         subprocess.Popen([*command, "--part", str(part)], env=environment)
-        for part in range(-1, given.workers)
+        for part in range(0 if given.first else -1, given.workers)
     ]
     for process in running:
         try:
@@ -140,15 +146,11 @@ def main() -> None:
         results |= json.loads(part.read_text())
         part.unlink()
     about = versions()
-    for name, mine in (
-        ("own", lambda n: not n.startswith("random ")),
-        ("random", lambda n: n.startswith("random ")),
-    ):
-        save(
-            given.folder / f"recorded_{name}.npz",
-            {k: v for k, v in results.items() if mine(k)},
-            about,
-        )
+    own = {k: v for k, v in results.items() if not k.startswith("random ")}
+    if own:
+        save(given.folder / "recorded_own.npz", own, about)
+    random = {k: v for k, v in results.items() if k.startswith("random ")}
+    save(given.folder / f"recorded_{'fresh' if given.first else 'random'}.npz", random, about)
     errors = {k: v for k, v in results.items() if v.startswith("!")}
     print(about, len(results), "results,", len(errors), "errors")
     for name, text in list(errors.items())[:40]:
