@@ -27,6 +27,10 @@ CHECKED_NAMES = {"masked_select", "masked_scatter", "masked_scatter_"}
 """The same, where the words by themselves would say too much."""
 DIVISIONS = set("div divide remainder fmod floordiv ifloordiv mod imod".split())
 """Words in the names of operators that refuse a divisor of 0, if it is an integer."""
+POWERS = {"pow", "ipow", "rpow"}
+"""Words in the names of operators that refuse a negative exponent, if all is an integer."""
+EXTREMES = set("max min amax amin aminmax argmax argmin median nanmedian mode".split())
+"""Words in the names of operators that refuse a tensor without elements."""
 RANDOM = set(
     "rand randn randint randperm random bernoulli normal uniform multinomial dropout poisson".split()
 )
@@ -51,7 +55,15 @@ def may_fail(node: fx.Node) -> bool:
     words = set(name.split("_"))
     if words & CHECKED or name in CHECKED_NAMES:
         return True
-    return bool(words & DIVISIONS) and not is_floating(node.meta.get("val"))
+    if words & EXTREMES and any(map(is_empty, node.all_input_nodes)):
+        return True
+    return bool(words & (DIVISIONS | POWERS)) and not is_floating(node.meta.get("val"))
+
+
+def is_empty(node: fx.Node) -> bool:
+    """Is the result of this node a tensor without elements?"""
+    value = node.meta.get("val")
+    return isinstance(value, torch.Tensor) and 0 in value.shape
 
 
 def has_list(node: fx.Node) -> bool:

@@ -90,8 +90,14 @@ def real_attribute(it: Machine, tensor: torch.Tensor, name: str) -> Any:
     """What the real tensor has, if there is one."""
     known = it.world.of(tensor)
     real = known.real if known else tensor
-    with torch._C.DisableTorchFunction(), warnings.catch_warnings(action="ignore"):
-        return getattr(real, name)
+    with torch._C.DisableTorchFunction(), warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        attribute = getattr(real, name)
+
+    # `.grad` warns where the tensor is no leaf
+    if caught:
+        it.world.builder.tell_warnings(getattr, [real, name], {}, attribute, caught)
+    return attribute
 
 
 def type_of(it: Machine, value: Any) -> type:

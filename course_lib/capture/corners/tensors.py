@@ -169,6 +169,21 @@ def with_tensor_for_alpha(builder: GraphBuilder, operation: Operation) -> Any:
 
 FUNCTIONS[torch.equal] = equal
 ASSIGNED["data"] = data_assigned
+def dropout_of_nothing(builder: GraphBuilder, operation: Operation) -> Any:
+    """`F.dropout(x, p, training=False)` gives `x` itself, as eager does. On fakes torch gives a copy."""
+    if operation.name != "dropout" or not operation.is_on_tensor:
+        return GO_ON
+
+    tensor, *options = operation.args
+    by_name = dict(zip(("p", "training"), options, strict=False)) | operation.kwargs
+    p = by_name.get("p", 0.5)
+    training = by_name.get("training", by_name.get("train", True))
+    is_known = type(p) in (int, float) and 0 <= p <= 1 and type(training) is bool
+    if not is_known:
+        return GO_ON
+    return tensor if p == 0 or not training else GO_ON
+
+
 REWRITTEN |= {"getitem": element, "detach_": detach_in_place}
 CONSTANTS.append(constant)
-INSTEAD += [with_tensor_for_value, with_tensor_for_alpha]
+INSTEAD += [with_tensor_for_value, with_tensor_for_alpha, dropout_of_nothing]

@@ -22,6 +22,7 @@ import torch
 from torch.utils._pytree import tree_leaves, tree_map
 
 from course_lib.capture.corners.refusals import LARGE, elements, known
+from course_lib.capture.corners.warn import refuse_own_filters
 from course_lib.capture.guard_tests import SwitchIs
 from course_lib.capture.sources import FRAME
 from course_lib.capture.world import Place, Warned, World, listeners
@@ -51,6 +52,7 @@ def listen(
     if not torch_warnings and operation not in heard:
         return
 
+    refuse_own_filters(world)
     always = torch.is_warn_always_enabled()
     world.assume(FRAME, "state", SwitchIs("torch.is_warn_always_enabled", always))
     if torch_warnings:

@@ -32,11 +32,19 @@ def warn(it: Machine, message: Any, category: Any = None, stacklevel: int = 1, s
         raise Unsupported("warns with a category that is none")
     if skip_file_prefixes or type(stacklevel) is not int:
         raise Unsupported("warns at a place that capture does not look for")
-    if any(known.real is warnings.filters for known in it.world.known.values()):
-        raise Unsupported("warns after it has looked at the filters of warnings")
-    if any(stored.holder is vars(warnings) for stored in it.world.stored.values()):
-        raise Unsupported("warns after it has changed how warnings are shown")
+    refuse_own_filters(it.world)
     it.world.warned.append(Warned(message, category, place(it.world, stacklevel), source))
+
+
+def refuse_own_filters(world: Any) -> None:
+    """Raise Unsupported where the program has looked at the filters of warnings, or has changed them.
+
+    The head shows warnings by the filters that hold when it runs. Those of a `catch_warnings` inside
+    the program would not hold."""
+    if any(known.real is warnings.filters for known in world.known.values()):
+        raise Unsupported("warns after it has looked at the filters of warnings")
+    if any(stored.holder is vars(warnings) for stored in world.stored.values()):
+        raise Unsupported("warns after it has changed how warnings are shown")
 
 
 def place(world: Any, stacklevel: int) -> Place | int:
