@@ -167,8 +167,6 @@ def with_tensor_for_alpha(builder: GraphBuilder, operation: Operation) -> Any:
     return builder.call(operation.name, [x, builder.call("mul", [y, number])])
 
 
-FUNCTIONS[torch.equal] = equal
-ASSIGNED["data"] = data_assigned
 def dropout_of_nothing(builder: GraphBuilder, operation: Operation) -> Any:
     """`F.dropout(x, p, training=False)` gives `x` itself, as eager does. On fakes torch gives a copy."""
     if operation.name != "dropout" or not operation.is_on_tensor:
@@ -184,6 +182,8 @@ def dropout_of_nothing(builder: GraphBuilder, operation: Operation) -> Any:
     return tensor if p == 0 or not training else GO_ON
 
 
+FUNCTIONS[torch.equal] = equal
+ASSIGNED["data"] = data_assigned
 REWRITTEN |= {"getitem": element, "detach_": detach_in_place}
 CONSTANTS.append(constant)
 INSTEAD += [with_tensor_for_value, with_tensor_for_alpha, dropout_of_nothing]
