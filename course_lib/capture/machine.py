@@ -9,7 +9,7 @@ In PyTorch: `torch/_dynamo/symbolic_convert.py`, `InstructionTranslatorBase.run`
 import dis
 import inspect
 import os
-from collections.abc import Container, Iterator
+from collections.abc import Container, Iterable, Iterator
 from dataclasses import dataclass
 from types import CellType, CodeType, FunctionType
 from typing import Any, cast
@@ -108,7 +108,7 @@ class Machine(Stack):
         self.world.stack[-1] = self.location(instruction)
         builder, here = self.world.builder, self.world.user_location()
         builder.location, builder.module, builder.last_node = here, self.module, None
-        stack_before = events.in_words(self.world, self.stack)
+        stack_before = self.in_words(self.stack)
         try:
             if (method := getattr(self, instruction.op, None)) is None:
                 raise Unsupported(f"the instruction {instruction.op} is not interpreted")
@@ -180,10 +180,15 @@ class Machine(Stack):
             here.line,
             len(world.stack) - 1,
             before,
-            events.in_words(world, after),
+            self.in_words(after),
             node_name,
         )
         world.told.append(event)
+
+    def in_words(self, values: Iterable[Any]) -> tuple[str, ...]:
+        """Values for an event. What a listener asks of a tensor is no part of the program."""
+        with torch._C.DisableTorchFunction():
+            return events.in_words(self.world, values)
 
     def location(self, instruction: Instruction) -> Location:
         """The place of an instruction; one that spans lines reaches to the end of its first

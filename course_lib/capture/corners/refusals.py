@@ -15,6 +15,7 @@ In PyTorch there is no counterpart: `torch.compile` computes something there.
 
 import itertools
 import math
+from collections.abc import Sequence
 from typing import Any
 
 import torch
@@ -26,6 +27,11 @@ from course_lib.capture.world import World, listeners
 from course_lib.failing import CHECKED, is_torchs, name_of
 from course_lib.written import quiet
 
+DIMENSION_AT = {
+    **dict.fromkeys("softmax log_softmax softmin sort argsort".split(), 1),
+    "slice_scatter": 2,
+}
+"""Functions that take any dimension on fakes: which argument it is, where it has no name."""
 LARGE = 10**6
 """Elements: with more, an operation is too slow to be run only to see if it is refused."""
 
@@ -57,6 +63,7 @@ def listen(
         or too_large(leaves, [*tensors, *results])
         or shared(written_tensors, tensors)
         or reads_nothing(function, tensors)
+        or out_of_range(name_of(function), tensors[0], args, kwargs)
     )
     if suspicious and sum(map(elements, tensors)) <= LARGE:
         rehearse(function, args, kwargs)
@@ -143,6 +150,17 @@ def holds(dtype: torch.dtype, number: float) -> bool:
         return type(number) is float or -(2**63) <= number < 2**63
     info = torch.finfo(dtype) if dtype.is_floating_point else torch.iinfo(dtype)
     return info.min <= number <= info.max
+
+
+def out_of_range(
+    name: str, tensor: torch.Tensor, args: Sequence[Any], kwargs: dict[str, Any]
+) -> bool:
+    """Is there no such dimension?"""
+    dim = kwargs.get("dim")
+    place = DIMENSION_AT.get(name, len(args))
+    if place < len(args):
+        dim = args[place]
+    return type(dim) is int and not -tensor.ndim <= dim < max(tensor.ndim, 1)
 
 
 def shared(written: list[Any], tensors: list[torch.Tensor]) -> bool:

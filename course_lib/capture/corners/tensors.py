@@ -168,7 +168,9 @@ def with_tensor_for_alpha(builder: GraphBuilder, operation: Operation) -> Any:
 
 
 def dropout_of_nothing(builder: GraphBuilder, operation: Operation) -> Any:
-    """`F.dropout(x, p, training=False)` gives `x` itself, as eager does. On fakes torch gives a copy."""
+    """`F.dropout(x, p, training=False)` gives `x` itself, as eager does.
+
+    On fakes torch gives a copy."""
     if operation.name != "dropout" or not operation.is_on_tensor:
         return GO_ON
 

@@ -22,7 +22,7 @@ import torch
 from torch.utils._pytree import tree_leaves, tree_map
 
 from course_lib.capture.corners.refusals import LARGE, elements, known
-from course_lib.capture.corners.warn import refuse_own_filters
+from course_lib.capture.corners.warn import place, refuse_own_filters
 from course_lib.capture.guard_tests import SwitchIs
 from course_lib.capture.sources import FRAME
 from course_lib.capture.world import Place, Warned, World, listeners
@@ -31,6 +31,8 @@ ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)
 IN_KERNELS = "(Triggered internally at"  # What torch writes behind a warning of its C++
 CASTS = "to float double half bfloat16 int long short char byte type type_as copy setitem".split()
 SPREADS = "var std var_mean std_mean".split()
+OF_THE_CALLER = 3
+"""The default `_stacklevel` of `torch.nn.functional`: the line that calls, say, `F.softmax`."""
 FUNCTIONAL = os.path.join("torch", "nn", "functional.py")
 
 
@@ -48,7 +50,8 @@ def listen(
 
     # torch may have warned in an earlier capture of this line, and be silent now
     heard = world.shapes.history.heard
-    operation = world.builder.location, name
+    asked = args[1] if function is getattr else None
+    operation = world.builder.location, name, asked
     if not torch_warnings and operation not in heard:
         return
 
@@ -60,23 +63,24 @@ def listen(
         warnings_of_rehearsal += run_again(world, function, args, kwargs)
         loud = {str(w.message) for w in warnings_of_rehearsal}
         heard[operation] = [
-            warned(world, w, str(w.message) in loud, (args, kwargs)) for w in torch_warnings
+            warned(world, w, str(w.message) in loud, args, kwargs) for w in torch_warnings
         ]
     world.warned += heard[operation]
     world.builder.has_warned = True
 
 
-def warned(world: World, warning: Any, loud: bool, arguments: Any) -> Warned:
+def warned(world: World, warning: Any, loud: bool, args: Any, kwargs: dict[str, Any]) -> Warned:
     """What the head shows, with numbers for sizes; at each call if it is `loud`."""
     text = str(warning.message)
-    tensors = [leaf for leaf in tree_leaves(arguments) if isinstance(leaf, torch.Tensor)]
+    tensors = [leaf for leaf in tree_leaves((args, kwargs)) if isinstance(leaf, torch.Tensor)]
     for tensor in tensors:
         for size in tensor.shape:
             if type(size) is torch.SymInt:
                 text = re.sub(rf"\b{re.escape(str(size))}\b", str(int(size)), text)
 
     calls = None if loud else itertools.count()
-    return Warned(text, warning.category, place_of(world, warning), calls=calls)
+    levels = kwargs.get("_stacklevel", OF_THE_CALLER)
+    return Warned(text, warning.category, place_of(world, warning, levels), calls=calls)
 
 
 def is_ours(filename: str) -> bool:
@@ -129,14 +133,15 @@ def zeros_like(value: Any) -> Any:
     return torch.zeros([*map(known, value.shape)], dtype=value.dtype, device="cpu")
 
 
-def place_of(world: World, warning: Any) -> Place:
-    """The line that a warning names: of torch's file, or the one that is interpreted."""
+def place_of(world: World, warning: Any, levels: int) -> Place | int:
+    """The line that a warning names: of torch's file, or the one that is interpreted.
+
+    `levels`: the `_stacklevel` that a function of `torch.nn.functional` was given."""
     if not warning.filename.startswith(ROOT):
         for module in list(sys.modules.values()):
             if getattr(module, "__file__", None) == warning.filename:
                 return Place(warning.filename, warning.lineno, vars(module))
-    machine, at = world.running[-1], world.stack[-1]
-    return Place(machine.code.co_filename, at.line, machine.globals)
+    return place(world, levels - OF_THE_CALLER + 1)
 
 
 listeners.append(listen)

@@ -37,10 +37,11 @@ def warn(it: Machine, message: Any, category: Any = None, stacklevel: int = 1, s
 
 
 def refuse_own_filters(world: Any) -> None:
-    """Raise Unsupported where the program has looked at the filters of warnings, or has changed them.
+    """Raise Unsupported where the program has looked at the filters of warnings, or has changed
+    them.
 
-    The head shows warnings by the filters that hold when it runs. Those of a `catch_warnings` inside
-    the program would not hold."""
+    The head shows warnings by the filters that hold when it runs. Those of a `catch_warnings`
+    inside the program would not hold."""
     if any(known.real is warnings.filters for known in world.known.values()):
         raise Unsupported("warns after it has looked at the filters of warnings")
     if any(stored.holder is vars(warnings) for stored in world.stored.values()):

@@ -213,7 +213,15 @@ def a_transposed_argument(x):
 
 @program(lambda i: (torch.randn(2, 3, 4, 5).to(memory_format=torch.channels_last),))
 def channels_last(x):
-    return x * 2, x.clone(), x.contiguous(), x.relu(), torch.zeros_like(x), x.mean(1), x.permute(0, 2, 3, 1)
+    return (
+        x * 2,
+        x.clone(),
+        x.contiguous(),
+        x.relu(),
+        torch.zeros_like(x),
+        x.mean(1),
+        x.permute(0, 2, 3, 1),
+    )
 
 
 @program(lambda i: (torch.randn(3, 8)[:, ::2],))
@@ -244,7 +252,13 @@ def modules_that_do_nothing(a, b, x):
 
 @program()
 def functions_that_do_nothing(x):
-    return F.dropout(x, 0.5, training=False), F.pad(x, (0, 0)), x.expand_as(x), torch.as_tensor(x), torch.asarray(x)
+    return (
+        F.dropout(x, 0.5, training=False),
+        F.pad(x, (0, 0)),
+        x.expand_as(x),
+        torch.as_tensor(x),
+        torch.asarray(x),
+    )
 
 
 @program()
@@ -314,7 +328,13 @@ def under_inference(x):
 
 @program()
 def constants(x):
-    return torch.zeros(3), torch.ones(2, 2).t(), torch.tensor([1, 2]), torch.arange(4)[1:], torch.eye(2)
+    return (
+        torch.zeros(3),
+        torch.ones(2, 2).t(),
+        torch.tensor([1, 2]),
+        torch.arange(4)[1:],
+        torch.eye(2),
+    )
 
 
 @program()

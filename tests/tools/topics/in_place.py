@@ -270,7 +270,9 @@ def in_place_functions(x):
 
 @program()
 def layers_in_place(x):
-    return nn.Sequential(nn.ReLU(inplace=True), nn.Hardtanh(inplace=True), nn.Dropout(0.0, inplace=True))(x)
+    return nn.Sequential(
+        nn.ReLU(inplace=True), nn.Hardtanh(inplace=True), nn.Dropout(0.0, inplace=True)
+    )(x)
 
 
 @program()
@@ -429,7 +431,9 @@ def one_argument_three_times(a, b, c):
     return a + b, c
 
 
-@program(lambda i: (torch.zeros(6), torch.zeros(6)[::2]) if i != 1 else ((t := torch.zeros(6)), t[::2]))
+@program(
+    lambda i: (torch.zeros(6), torch.zeros(6)[::2]) if i != 1 else ((t := torch.zeros(6)), t[::2])
+)
 def overlap_that_comes_and_goes(x, y):
     y.add_(1)
     x.mul_(3)

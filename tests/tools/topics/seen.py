@@ -57,18 +57,36 @@ def parts(value: Any, path: str, seen: dict[int, str]) -> Iterator[tuple[str, An
         for name, item in (*value.named_parameters(), *value.named_buffers()):
             yield from parts(item, f"{path}.{name}", seen)
         yield f"{path}.training", [m.training for m in value.modules()]
-    elif hasattr(value, "__dict__") and not isinstance(value, (type, torch.Tensor)) and not callable(value):
+    elif (
+        hasattr(value, "__dict__")
+        and not isinstance(value, (type, torch.Tensor))
+        and not callable(value)
+    ):
         for key, item in vars(value).items():
             yield from parts(item, f"{path}.{key}", seen)
 
 
-ATOMS = (int, float, complex, bool, str, bytes, type(None), type, torch.dtype, torch.device, torch.Size)
+ATOMS = (
+    int,
+    float,
+    complex,
+    bool,
+    str,
+    bytes,
+    type(None),
+    type,
+    torch.dtype,
+    torch.device,
+    torch.Size,
+)
 
 
 def of_tensor(t: torch.Tensor, path: str, memory: dict[int, str]) -> Any:
     """The kind of a tensor: all but its values."""
     strided = t.layout is torch.strided
-    strides = [step for step, n in zip(t.stride(), t.shape, strict=True) if n > 1] if strided else []
+    strides = (
+        [step for step, n in zip(t.stride(), t.shape, strict=True) if n > 1] if strided else []
+    )
     if t.numel() == 0:
         strides = []
     shared = None
@@ -146,19 +164,34 @@ def observe(function: Callable[..., Any], make: Callable[[int], Any], turn: int)
     memory: dict[int, str] = {}
     plain = []
     known: dict[int, str] = {}
-    for path, value in [*parts(result, "result", known), *parts(list(arguments), "arguments", known)]:
+    for path, value in [
+        *parts(result, "result", known),
+        *parts(list(arguments), "arguments", known),
+    ]:
         if isinstance(value, torch.Tensor):
             seen.facts.append(of_tensor(value, path, memory))
             seen.values[path] = value.detach()
         elif isinstance(value, (*ATOMS, set, frozenset, range, slice)):
             plain.append((path, type(value).__name__, repr(value)))
         else:
-            plain.append((path, type(value).__qualname__, len(value) if isinstance(value, (list, dict, tuple)) else ""))
+            plain.append(
+                (
+                    path,
+                    type(value).__qualname__,
+                    len(value) if isinstance(value, (list, dict, tuple)) else "",
+                )
+            )
     seen.outcome = (*outcome, plain)
     seen.warned = [
-        (w.category.__name__, str(w.message), os.path.basename(w.filename), w.lineno) for w in caught
+        (w.category.__name__, str(w.message), os.path.basename(w.filename), w.lineno)
+        for w in caught
     ]
-    seen.state = (torch.is_grad_enabled(), torch.get_default_dtype(), random.random(), torch.rand(()).item())
+    seen.state = (
+        torch.is_grad_enabled(),
+        torch.get_default_dtype(),
+        random.random(),
+        torch.rand(()).item(),
+    )
     torch.set_default_dtype(torch.float32)
     torch.set_grad_enabled(True)
     return seen
@@ -173,7 +206,7 @@ def differences(ours: Seen, eagers: Seen) -> list[str]:
     ]
     found += [
         f"a tensor:\n  ours   {mine}\n  eager  {theirs}"
-        for mine, theirs in zip(ours.facts, eagers.facts)  # noqa: B905
+        for mine, theirs in zip(ours.facts, eagers.facts)
         if mine != theirs
     ]
     if len(ours.facts) != len(eagers.facts):

@@ -82,7 +82,9 @@ def a_kl_by_the_mean(x):
 
 @program()
 def bilinear_with_an_old_default(x):
-    return F.interpolate(x[None, None], scale_factor=2.0, mode="bilinear", recompute_scale_factor=True)
+    return F.interpolate(
+        x[None, None], scale_factor=2.0, mode="bilinear", recompute_scale_factor=True
+    )
 
 
 @program()
@@ -312,11 +314,7 @@ def old(x):
 
 @program()
 def a_decorated_function_in_an_expression(x):
-    return (
-        x
-        + old(x)
-        + old(x)
-    )
+    return x + old(x) + old(x)
 
 
 @program()
