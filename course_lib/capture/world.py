@@ -79,6 +79,16 @@ class Warned:
 
 
 @dataclass(frozen=True)
+class LeftOut:
+    """A frame of torch's own Python that is not interpreted, for what it does is known.
+
+    `depth`: how many machines run around it."""
+
+    depth: int
+    place: Place
+
+
+@dataclass(frozen=True)
 class Stored:
     """What the program has stored where no copy is.
 
@@ -119,6 +129,8 @@ class World(Functions):
         # Where the program is: lines, and the interpreters at those lines, outermost call first
         self.stack: list[Location] = []
         self.running: list[Any] = []
+        # Frames that eager has and the interpreter leaves out, outermost first
+        self.left_out: list[LeftOut] = []
         self.root: Any = None  # The interpreter of the frame itself
         self.inliner = Inliner(self)
 

@@ -50,6 +50,13 @@ CALLS = {
         lambda x: torch.mul(x, 2, out=torch.empty(1).expand(4)),
         torch.ones(4),
     ),
+    "no such dimension: softmax": (lambda x: x.softmax(-4), X),
+    "no such dimension: softmax by name": (lambda x: F.softmax(x, dim=5), X),
+    "no such dimension: log_softmax": (lambda x: torch.log_softmax(x, 2), X),
+    "no such dimension: softmin": (lambda x: F.softmin(x, 5), X),
+    "no such dimension: sort": (lambda x: torch.sort(x, -3)[0], X),
+    "no such dimension: argsort": (lambda x: x.argsort(dim=2), X),
+    "no such dimension: slice_scatter": (lambda x: x.slice_scatter(x[:1], 5), X),
 }
 
 

@@ -234,3 +234,57 @@ def test_compiling_does_not_let_python_forget_what_was_shown():
             warnings.warn("once in this line")  # noqa: B028
             cl.compile(lambda x: x.sin() * 2)(torch.ones(2))
     assert [str(w.message) for w in found] == ["once in this line"]
+
+
+class Warns(torch.nn.Module):
+    def __init__(self, level):
+        super().__init__()
+        self.level = level
+
+    def forward(self, x):
+        warnings.warn("in a module", stacklevel=self.level)
+        return x + 1
+
+
+class Outer(torch.nn.Module):
+    def __init__(self, inner, hooked):
+        super().__init__()
+        self.inner = inner
+        for module in (self, inner) if hooked else ():
+            module.register_forward_hook(lambda *_: None)
+
+    def forward(self, x):
+        return self.inner(x) * 2
+
+
+@pytest.mark.parametrize("level", range(1, 11))
+@pytest.mark.parametrize("hooked", [False, True])
+def test_the_frames_of_a_call_of_a_module_are_counted(level, hooked):
+    module = Outer(Warns(level), hooked)
+
+    def program(x):
+        return module(x) - 1
+
+    def place(run):
+        with warnings.catch_warnings(record=True) as found:
+            warnings.simplefilter("always")
+            run(torch.ones(3))
+        (only,) = found
+        return only.filename, only.lineno
+
+    for function in (program, module):
+        assert place(cl.compile(function, backend="eager")) == place(function)
+
+
+def test_a_recording_does_not_repeat_a_warning():
+    def program(x):
+        return x[None].T + 1
+
+    torch.set_warn_always(True)
+    try:
+        with warnings.catch_warnings(record=True) as found, cl.record():
+            warnings.simplefilter("always")
+            cl.compile(program, backend="eager")(torch.ones(2, 3))
+    finally:
+        torch.set_warn_always(False)
+    assert len(found) == 1

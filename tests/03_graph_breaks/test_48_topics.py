@@ -7,15 +7,8 @@ import pytest
 from topics import PROGRAMS
 from topics.__main__ import allowed, check
 
-FALLS_SHORT = {
-    "warned.a_softmax_module_without_a_dimension": "the frames of `nn.Module.__call__` are not counted",
-}
-
 
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_a_program_gives_what_eager_gives_in_few_graphs(name):
-    if name in FALLS_SHORT:
-        pytest.xfail(FALLS_SHORT[name])
-
     differences = check(name, PROGRAMS[name], "eager", allowed(name))
     assert not differences, "\n".join(differences)

@@ -77,7 +77,11 @@ def ints(*values: int) -> torch.Tensor:
 SIGNS = ((floats(20, seed=1),), (floats(20, seed=2),), (-torch.ones(20),), (torch.ones(20),))
 """Some numbers above 0; other ones; none; all."""
 ROWS_OF_FOUR = ((floats(9, 4, seed=1),), (floats(9, 4, seed=2),), (-torch.ones(9, 4),))
-TRAINED = ((to_train(9, 4, seed=1),), (to_train(9, 4, seed=2),), ((-torch.ones(9, 4)).requires_grad_(),))
+TRAINED = (
+    (to_train(9, 4, seed=1),),
+    (to_train(9, 4, seed=2),),
+    ((-torch.ones(9, 4)).requires_grad_(),),
+)
 COUNTS = ((ints(2, 0, 3),), (ints(1, 1, 1),), (ints(0, 0, 0),))
 LENGTHS = ((ints(3),), (ints(7),), (ints(1),), (ints(0),))
 LENGTHS_IN = tuple((floats(10), ints(n)) for n in (3, 7, 1, 0))
@@ -460,7 +464,10 @@ def main() -> None:
     print("| program | torch.compile | course_lib |\n|---|---|---|")
     for row in ROWS:
         if not options.names or row.name in options.names:
-            print(f"| {row.name} | {str(of_torch(row))[:width]} | {str(of_ours(row))[:width]} |", flush=True)
+            print(
+                f"| {row.name} | {str(of_torch(row))[:width]} | {str(of_ours(row))[:width]} |",
+                flush=True,
+            )
 
 
 if __name__ == "__main__":

@@ -7,6 +7,7 @@ In PyTorch: `torch/_dynamo/variables/nn_module.py` (`UnspecializedNNModuleVariab
 
 from __future__ import annotations
 
+import inspect
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -14,6 +15,7 @@ import torch
 from course_lib.capture import attributes
 from course_lib.capture.guard_tests import Holds
 from course_lib.capture.sources import FRAME, HELPERS, Source
+from course_lib.capture.world import LeftOut, Place
 
 if TYPE_CHECKING:
     from course_lib.capture.machine import Machine
@@ -30,6 +32,19 @@ HAS_HOOKS = (
 SHARED_HOOKS = [getattr(torch.nn.modules.module, f"_global{name}") for name in HOOKS]
 """The hooks that all modules share."""
 HELPERS["SHARED_HOOKS"] = SHARED_HOOKS
+
+
+def place_in(function: Any, line: str) -> Place:
+    """Where a line of one of torch's functions stands."""
+    lines, first = inspect.getsourcelines(function)
+    offset = next((i for i, text in enumerate(lines) if line in text), 0)
+    return Place(function.__code__.co_filename, first + offset, function.__globals__)
+
+
+OUTER = place_in(torch.nn.Module._wrapped_call_impl, "self._call_impl(")
+INNER = place_in(torch.nn.Module._call_impl, "return forward_call(")
+FRAMES_LEFT_OUT = {"forward": (OUTER, INNER), "_call_impl": (OUTER,), "__call__": ()}
+"""The frames between a call of a module and the method that is interpreted."""
 
 
 def call_module(
@@ -54,7 +69,15 @@ def call_module(
         method = "_call_impl"
     else:
         method = "forward"
-    return it.call_function(attributes.get(it, module, method), args, kwargs)
+    function = attributes.get(it, module, method)
+
+    world = it.world
+    depth, before = len(world.running), len(world.left_out)
+    world.left_out += [LeftOut(depth, place) for place in FRAMES_LEFT_OUT[method]]
+    try:
+        return it.call_function(function, args, kwargs)
+    finally:
+        del world.left_out[before:]
 
 
 def has_own_call(module: torch.nn.Module) -> bool:

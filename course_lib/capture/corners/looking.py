@@ -121,6 +121,8 @@ def frame_above(it: Machine, depth: Any = 0) -> InterpretedFrame:
 def frame_at(it: Machine, place: int) -> InterpretedFrame:
     if place < 0:
         raise Unsupported("looks at the frames of its callers, which are not captured")
+    if any(place < left_out.depth for left_out in it.world.left_out):
+        raise Unsupported("looks at the frames of `nn.Module.__call__`, which are not interpreted")
     machine = it.world.running[place]
     machine_attributes: dict[str, Any] = vars(machine)
     if "kept_frame" not in machine_attributes:

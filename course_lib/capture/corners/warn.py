@@ -50,14 +50,18 @@ def refuse_own_filters(world: Any) -> None:
 
 def place(world: Any, stacklevel: int) -> Place | int:
     """The place that `stacklevel` names; a number: so many frames above the captured one."""
-    frames = list(zip(world.running, world.stack, strict=True))
-    if marked(frames[0][0].code) == WRAPPER:  # it calls a function of torch's
+    frames = [
+        Place(machine.code.co_filename, at.line, machine.globals)
+        for machine, at in zip(world.running, world.stack, strict=True)
+    ]
+    # the innermost first, so that the depths of the others stay right
+    for left_out in reversed(world.left_out):
+        frames.insert(left_out.depth, left_out.place)
+    if marked(world.running[0].code) == WRAPPER:  # it calls a function of torch's
         frames = frames[1:]
+
     above = max(stacklevel, 1) - len(frames)
-    if above > 0:
-        return above
-    machine, at = frames[-max(stacklevel, 1)]
-    return Place(machine.code.co_filename, at.line, machine.globals)
+    return above if above > 0 else frames[-max(stacklevel, 1)]
 
 
 def may_raise(*categories: type[Warning]) -> bool:
