@@ -148,7 +148,7 @@ How to read an answer: *graphs 1 2 2* is the number of graphs compiled in all, a
 stand the values that are not eager's. Values are compared by text with five digits, so rounding does not count, unless the
 program asks for bits. Each program ran in a process of its own, on a CPU, with one thread. *Decided in* names the file of torch
 where the reason can be read. *Not run*: on that machine TorchInductor could not build C++ with this torch, or the program is newer
-than the run.
+than the run. The Python is not the same in each run: where it decides and not torch, the last column says so.
 
 | torch | Python | programs |
 |---|---|---|
