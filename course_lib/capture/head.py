@@ -190,6 +190,11 @@ class HeadBuilder(Rebuilder):
             listed = ", ".join(map(self.rebuild, categories))
             lines.insert(0, f"if may_raise({listed}): return {as_it_is}")
 
+            # The head shows warnings at its end. A program that looks at them sooner is eager's.
+            known = self.world.known.values()
+            lists = ", ".join(one.source.expr for one in known if type(one.real) is list)
+            lines.insert(0, f"if may_be_noticed({lists}): return {as_it_is}")
+
         # Hooks of saved tensors are the user's code: they may do what must not be done twice, nor
         # before an earlier effect.
         if (wrong or self.has_effects) and self.saves_for_backward():

@@ -288,3 +288,74 @@ def test_a_recording_does_not_repeat_a_warning():
     finally:
         torch.set_warn_always(False)
     assert len(found) == 1
+
+
+# ---- programs that look at the warnings they caused ------------------------------------------------------------------
+
+
+def recorded_inside(x):
+    with warnings.catch_warnings(record=True) as seen:
+        warnings.simplefilter("always")
+        for i in range(3):
+            warnings.warn(f"{i}")  # noqa: B028
+            x = x + len(seen) * 10**i
+    return x
+
+
+def recorded_among_operations(x):
+    with warnings.catch_warnings(record=True) as seen:
+        warnings.simplefilter("always")
+        torch.var(x[:1])
+        warnings.warn("careful")  # noqa: B028
+        x = x + len(seen)
+        old_name()
+    return x, [str(w.message) for w in seen]
+
+
+def recorded_in_an_argument(x, seen):
+    warnings.warn("first")  # noqa: B028
+    y = x + len(seen)
+    warnings.warn("second")  # noqa: B028
+    return y * 10 + len(seen)
+
+
+SHOWN: list[str] = []
+
+
+def shown_by_the_user(x, seen):
+    warnings.warn("careful")  # noqa: B028
+    return x + len(SHOWN)
+
+
+def record(*args, **kwargs):
+    SHOWN.append(str(args[0]))
+
+
+@pytest.mark.parametrize("program", [recorded_inside, recorded_among_operations])
+@pytest.mark.parametrize("backend", ["eager", "inductor"])
+def test_a_program_sees_what_it_records_itself(program, backend):
+    compiled = cl.compile(program, backend=backend)
+    for x in CALLS[:3]:
+        assert str(compiled(x)) == str(program(x))
+
+
+@pytest.mark.parametrize("program", [recorded_in_an_argument, shown_by_the_user])
+@pytest.mark.parametrize("fullgraph", [False, True])
+def test_a_program_sees_what_its_caller_records(program, fullgraph):
+    """The first call compiles for a list that records nothing."""
+
+    def run(f):
+        with warnings.catch_warnings(action="ignore"):
+            results = [f(torch.ones(2), [])]
+        with warnings.catch_warnings(record=True) as seen:
+            warnings.simplefilter("always")
+            results += [f(torch.ones(2), seen), f(torch.ones(2), []), f(torch.ones(2), seen)]
+        with warnings.catch_warnings():
+            warnings.simplefilter("always")
+            warnings.showwarning = record
+            results += [f(torch.ones(2), []), f(torch.ones(2), [1])]
+        texts = [str(w.message) for w in seen] + SHOWN
+        SHOWN.clear()
+        return str(results), texts
+
+    assert run(cl.compile(program, fullgraph=fullgraph)) == run(program)

@@ -68,8 +68,32 @@ def may_raise(*categories: type[Warning]) -> bool:
     """May one of these warnings become an error?
 
     Then eager runs the frame: a program may catch it."""
-    actions = [(action, cls) for action, _, cls, *_ in warnings.filters if action == "error"]
+    context = context_of_warnings()
+    filters = warnings.filters if context is None else context._filters
+    actions = [(action, cls) for action, _, cls, *_ in filters if action == "error"]
     return any(issubclass(mine, cls) for _, cls in actions for mine in categories)
+
+
+def may_be_noticed(*lists: list[Any]) -> bool:
+    """May the program see that a warning was shown, before its frame ends?
+
+    It may where `catch_warnings(record=True)` adds the warning to one of these `lists`, which the
+    program reads, and where a function of the user's shows warnings. Then eager runs the frame."""
+    if warnings.showwarning is not warnings._showwarning_orig:  # type: ignore[attr-defined]
+        return True
+
+    context = context_of_warnings()
+    recorded = [
+        getattr(warnings._showwarnmsg_impl, "__self__", None),  # type: ignore[attr-defined]
+        getattr(context, "log", None),
+    ]
+    return any(one is record for one in lists for record in recorded)
+
+
+def context_of_warnings() -> Any:
+    """What Python 3.14 and newer keep for each context (`-X context_aware_warnings`)."""
+    get = getattr(warnings, "_get_context", None)
+    return get() if get else None
 
 
 def show(message: Any, category: Any, filename: str, line: int, names: dict[str, Any],
@@ -89,4 +113,9 @@ def show_above(message: Any, category: Any, levels: int, source: Any = None) -> 
 
 
 FUNCTIONS[warnings.warn] = warn
-HELPERS |= {"show": show, "show_above": show_above, "may_raise": may_raise}
+HELPERS |= {
+    "show": show,
+    "show_above": show_above,
+    "may_raise": may_raise,
+    "may_be_noticed": may_be_noticed,
+}
