@@ -28,7 +28,7 @@ WHY: dict[str, str] = {
     "gives_an_exception_of_a_local_class": "2.15 finds the class again by its module and name",
     "a_descriptor_that_notes": "the source of the guard was not a path that can be evaluated",
     "a_coroutine": "Python decides, not torch: an error on 3.11 alone; 2.13 on Python 3.12 and 3.14 leaves the whole frame to eager",
-    "a_while_loop_on_data": "Python decides, not torch: it writes the test twice up to 3.13; 2.13 makes one graph on 3.12, and none on 3.14",
+    "a_while_loop_on_data": "Python decides, not torch: it writes the test twice up to 3.13; 2.13 makes one graph on 3.12, none on 3.14",
     "first_under_a_dispatch_mode": "one call under a mode barred the function for good: issue 190286, PR 190287",
     "first_under_a_flop_counter": "one call under a mode barred the function for good: issue 190286, PR 190287",
     "first_under_vmap": "one call inside of `vmap` bars the function for good",
