@@ -16,7 +16,8 @@ Read in this order:
     sources.py, places.py                    where an object is found again
     guard_tests.py, assumptions.py           what was assumed: the guards
     shapes.py                                sizes that are symbols
-    head.py, rebuild.py, breaks.py           what runs in the frame's place
+    head.py, rebuild.py, rebuild_kinds.py, breaks.py
+                                             what runs in the frame's place
 
 `corners/` has the special cases. Each adds rules to the lists of the ordinary path, which imports
 none of them.

@@ -37,7 +37,8 @@ from course_lib.capture.classes import MISSING, is_a, member_of, own_dict
 from course_lib.capture.graph import STATE
 from course_lib.capture.guard_tests import AllApart, AnotherObject
 from course_lib.capture.known import Known
-from course_lib.capture.rebuild import METHOD_TO_ADD_ITEMS, Rebuilder, refuse_own_keys
+from course_lib.capture.rebuild import Rebuilder
+from course_lib.capture.rebuild_kinds import METHOD_TO_ADD_ITEMS, refuse_own_keys
 from course_lib.capture.sources import ALL_OF, FUNCTION, HELPERS, REGISTRIES, Source, variables
 from course_lib.capture.stand_ins.iterators import Remaining
 from course_lib.capture.stand_ins.kinds import MAPPINGS

@@ -29,7 +29,7 @@ HERE = os.path.dirname(os.path.abspath(__file__))
 OWN = tuple(
     os.path.join(HERE, f"{name}.py")
     for name in """graph recorder operations expected unused values known shapes world places assumptions
-    inliner head rebuild resuming breaks""".split()
+    inliner head rebuild rebuild_kinds resuming breaks""".split()
 )
 OWN += (os.path.join(HERE, "stand_ins", ""),)
 """Files in which nothing of the program runs: an exception that is raised there is capture's own

@@ -20,7 +20,8 @@ from course_lib.capture.calls.tables import FUNCTIONS
 from course_lib.capture.classes import is_a
 from course_lib.capture.graph import GraphBuilder
 from course_lib.capture.operations import CHECKS, Operation
-from course_lib.capture.rebuild import WAYS, Rebuilder, Way, write_tensor
+from course_lib.capture.rebuild import Rebuilder
+from course_lib.capture.rebuild_kinds import WAYS, Way, write_tensor
 from course_lib.capture.sources import Unsupported
 from course_lib.capture.values import has_tensor, storages
 

@@ -48,7 +48,8 @@ from course_lib.capture.corners.torch_functions import new_tensor, tensor_of
 from course_lib.capture.graph import GraphBuilder
 from course_lib.capture.guard_tests import PrintsAs, TypeIs
 from course_lib.capture.operations import INSTEAD, Operation, takes_data_into_python
-from course_lib.capture.rebuild import BY_TYPE, Rebuilder, write_name
+from course_lib.capture.rebuild import Rebuilder
+from course_lib.capture.rebuild_kinds import BY_TYPE, write_name
 from course_lib.capture.rules import GO_ON
 from course_lib.capture.sources import HELPERS, Source
 from course_lib.capture.stand_ins.make import OF_TYPE

@@ -21,7 +21,8 @@ from course_lib.capture.graph import GraphBuilder
 from course_lib.capture.guard_tests import Test
 from course_lib.capture.known import Known
 from course_lib.capture.operations import INSTEAD, Operation
-from course_lib.capture.rebuild import BY_TYPE, Rebuilder
+from course_lib.capture.rebuild import Rebuilder
+from course_lib.capture.rebuild_kinds import BY_TYPE
 from course_lib.capture.rules import GO_ON
 from course_lib.capture.sources import Source, Unsupported
 from course_lib.capture.stand_ins.make import OF_TYPE

@@ -21,7 +21,8 @@ from typing import TYPE_CHECKING, Any
 
 from course_lib.capture.calls.dispatch import CallRule, register
 from course_lib.capture.calls.tables import FUNCTIONS
-from course_lib.capture.rebuild import BY_TYPE, Rebuilder
+from course_lib.capture.rebuild import Rebuilder
+from course_lib.capture.rebuild_kinds import BY_TYPE
 from course_lib.capture.rules import GO_ON
 from course_lib.capture.shapes import Texts
 from course_lib.capture.sources import Source, Unsupported

@@ -1,8 +1,8 @@
 """Special kinds of values that are alive when a frame ends or breaks, and how each is written.
 
 In:  a bound method, a view of a dict, `super()`, a cell, a generator, ...
-Out: an expression that gives such a value in the real world (`capture/rebuild.py` has the ordinary
-kinds).
+Out: an expression that gives such a value in the real world (`capture/rebuild_kinds.py` has the
+     ordinary kinds).
 In PyTorch: `reconstruct` of `UserMethodVariable`, `DictViewVariable`, `SuperVariable` and
 `CellVariable`. A generator that has started is more than TorchDynamo rebuilds.
 """
@@ -25,7 +25,8 @@ from course_lib.capture.calls.callbacks import call_back
 from course_lib.capture.calls.known_functions import Id
 from course_lib.capture.classes import is_a, is_users
 from course_lib.capture.machine import Machine
-from course_lib.capture.rebuild import BY_TYPE, Rebuilder, write_reduced
+from course_lib.capture.rebuild import Rebuilder
+from course_lib.capture.rebuild_kinds import BY_TYPE, write_reduced
 from course_lib.capture.resuming import resumption, stack_of
 from course_lib.capture.sources import Unsupported
 from course_lib.capture.stand_ins.slots import is_full
