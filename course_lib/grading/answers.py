@@ -30,6 +30,7 @@ from .names import as_python
 from .notebooks import Lesson, Notebook, grading_metadata, is_checks, is_solution, read
 from .probes import Plan
 from .reader import read_notebook
+from .switches import Switches
 
 STUB = "raise NotImplementedError"
 
@@ -89,7 +90,7 @@ def load(lesson: Lesson, folder: Path) -> Answers:
     nb = notebook_of(lesson, folder)
     plan = Plan(nb)
     answers.names.update(around(answers.names))
-    keeper = Keeper(answers.names, Habits(*map(frozenset, plan.habits)))
+    keeper = Keeper(answers.names, Habits(*map(frozenset, plan.habits)), Switches())
 
     ended: Ended | None = None
     needs: set[str] = set()

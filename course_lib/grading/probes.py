@@ -31,7 +31,8 @@ from .names import Bound, bound, closure, meanings, needed, read_as_data
 from .notebooks import Notebook, is_checks
 from .runner import CellRun
 
-KEEPER = Path(__file__).with_name("keeper.py")
+# What stands between the cells, as text. The kernel runs both files in one namespace.
+KEEPER = [Path(__file__).with_name(name) for name in ("switches.py", "keeper.py")]
 
 # The first cell: nothing of the learner's has run.
 SETUP = """
@@ -42,9 +43,11 @@ def {nonce}():
     course_lib.Pipeline
     from course_lib.grading import CheckFailed, check, check_close, check_equal, check_keeps, check_runs
     module = sys.modules["{nonce}"] = types.ModuleType("{nonce}")
-    exec(compile({source!r}, "<keeper>", "exec"), vars(module))
+    for source in {sources!r}:
+        exec(compile(source, "<keeper>", "exec"), vars(module))
     module.no_exit(get_ipython())
-    module.keeper = module.Keeper(get_ipython().user_ns, module.Habits(*map(frozenset, {habits!r})))
+    habits = module.Habits(*map(frozenset, {habits!r}))
+    module.keeper = module.Keeper(get_ipython().user_ns, habits, module.Switches())
 {nonce}()
 del {nonce}
 """
@@ -206,7 +209,8 @@ def with_probes(nb: Notebook) -> Probes:
     nonce = f"_grader_{secrets.token_hex(8)}"
     look = LOOK.format(nonce=nonce, source=PROBE)
     plan = Plan(nb)
-    setup = SETUP.format(nonce=nonce, source=KEEPER.read_text(encoding="utf-8"), habits=plan.habits)
+    sources = [path.read_text(encoding="utf-8") for path in KEEPER]
+    setup = SETUP.format(nonce=nonce, sources=sources, habits=plan.habits)
     cells, places, looks = [new_code_cell(setup), new_code_cell(look)], [], {}
 
     for index, cell in enumerate(nb.cells):

@@ -64,6 +64,7 @@ def prepare() -> None:
 
     import course_lib
     import course_lib.grading.keeper
+    import course_lib.grading.switches
     from course_lib.grading import check  # noqa: F401
 
     course_lib.Pipeline
