@@ -12,7 +12,8 @@
 
 Commands that measure nothing (`course doctor`, `course demo`) are in `course_lib.tools`.
 Read `measure.py` first (how to time), then `compare.py` (what to compare), `commands.py` (the
-commands). For a notebook: `from course_lib.bench.measure import interleaved`.
+commands; their arguments are in `command_line.py`). For a notebook:
+`from course_lib.bench.measure import interleaved`.
 """
 
 from collections.abc import Sequence
@@ -20,6 +21,6 @@ from collections.abc import Sequence
 
 def main(argv: Sequence[str]) -> int:
     """Run `course bench ARGV`; gives the exit status."""
-    from course_lib.bench import commands
+    from course_lib.bench import command_line
 
-    return commands.main(list(argv))
+    return command_line.main(list(argv))

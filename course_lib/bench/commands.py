@@ -1,20 +1,19 @@
-"""The subcommands of `course bench`.
+"""What the subcommands of `course bench` do.
 
-In:  command-line arguments. Out: text (or JSON) and an exit status: 1 if a result is wrong or
-course_lib fails, 2 for arguments that make no sense. A machine on which torch.compile cannot run is
-told of, and is no failure.
+In:  the arguments of one subcommand, as `command_line.py` reads them.
+Out: text (or JSON) and an exit status: 1 if a result is wrong or course_lib fails, 2 for arguments
+     that make no sense.
 """
 
 from __future__ import annotations
 
 import argparse
-import contextlib
 import dataclasses
 import functools
 import math
 import sys
 import time
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Sequence
 from typing import Any, TextIO
 
 import torch
@@ -26,140 +25,6 @@ from course_lib.bench import peak as peak_
 from course_lib.bench import suite as suite_
 from course_lib.bench.compare import Contender, Outcome, Workload
 from course_lib.bench.library import library_share
-
-MODES = ("default", "reduce-overhead", "max-autotune", "max-autotune-no-cudagraphs")
-DTYPES = {"float32": torch.float32, "float16": torch.float16, "bfloat16": torch.bfloat16}
-
-
-def main(argv: Sequence[str] | None = None) -> int:
-    """Run one subcommand."""
-    args = parser().parse_args(argv)
-    try:
-        if getattr(args, "plot", None):
-            report.need_matplotlib()
-        if args.device.startswith("cuda") and not torch.cuda.is_available():
-            raise report.MissingPackage(
-                f"torch {torch.__version__} can use no GPU here; leave --device out, or say --device cpu"
-            )
-    except report.MissingPackage as missing:
-        print(f"course bench: {missing}", file=sys.stderr)
-        return 2
-    args.dtype = DTYPES[args.dtype] if args.dtype else usual_dtype(args.device)
-    # The script that the course starts from (`day13_compile_bench.py`) sets this, too.
-    with float32_matmul_precision("high"):
-        return int(args.run(args))
-
-
-def usual_dtype(device: str) -> torch.dtype:
-    return torch.float16 if device.startswith("cuda") else torch.float32
-
-
-def parser() -> argparse.ArgumentParser:
-    top = argparse.ArgumentParser(
-        prog="course bench", description="Eager, course_lib and torch.compile side by side."
-    )
-    commands = top.add_subparsers(dest="command", required=True, metavar="command")
-    everywhere = argparse.ArgumentParser(add_help=False)
-    everywhere.add_argument(
-        "--device",
-        default="cuda" if torch.cuda.is_available() else "cpu",
-        help="default: %(default)s",
-    )
-    everywhere.add_argument(
-        "--dtype", choices=DTYPES, help="default: float16 on a GPU, else float32"
-    )
-    everywhere.add_argument(
-        "--json",
-        metavar="PATH",
-        help="write machine, versions and raw samples; - for standard output",
-    )
-    everywhere.add_argument(
-        "--no-torch-compile", action="store_true", help="leave torch.compile out"
-    )
-    compiling = argparse.ArgumentParser(add_help=False)
-    compiling.add_argument("--mode", default="default", choices=MODES)
-    compiling.add_argument("--dynamic", action="store_true")
-    compiling.add_argument("--fullgraph", action="store_true")
-    block = argparse.ArgumentParser(add_help=False)
-    block.add_argument("--batch", type=positive, default=32)
-    block.add_argument("--seq", type=positive, default=128)
-    block.add_argument("--hidden", type=positive, default=768)
-    timing = argparse.ArgumentParser(add_help=False)
-    timing.add_argument(
-        "--warmup",
-        type=int,
-        default=20,
-        help="calls before the first sample (default: %(default)s)",
-    )
-    timing.add_argument(
-        "--min-time", type=float, default=0.002, help="a sample lasts at least so many seconds"
-    )
-
-    def command(
-        function: Any, parents: list[argparse.ArgumentParser], iters: int | None = None
-    ) -> argparse.ArgumentParser:
-        summary = function.__doc__.splitlines()[0]
-        added = commands.add_parser(
-            function.__name__, parents=[everywhere, *parents], help=summary, description=summary
-        )
-        added.set_defaults(run=function)
-        if iters:
-            added.add_argument(
-                "--iters",
-                type=positive,
-                default=iters,
-                help="samples of each (default: %(default)s)",
-            )
-        return added
-
-    it = command(tinyblock, [compiling, block, timing], iters=100)
-    it.add_argument("--train", action="store_true", help="forward and backward, no optimizer")
-    it.add_argument("--plot", metavar="PATH", help="draw the samples (SVG)")
-    command(overhead, [compiling, timing], iters=50)
-    it = command(compile, [compiling])
-    it.add_argument(
-        "names",
-        nargs="*",
-        metavar="name",
-        help=", ".join(models.FIRST_CALLS) + " (default: all but the last)",
-    )
-    it = command(memory, [])
-    it.add_argument("--compiles", type=positive, default=10_000)
-    it.add_argument("--calls", type=positive, default=1_000_000)
-    it.add_argument("--backend", default="inductor")
-    command(peak, [])
-    it = command(kernels, [compiling, timing], iters=30)
-    it.add_argument("--rows", type=positive, help="replaces the number of rows of every input")
-    it.add_argument(
-        "names",
-        nargs="*",
-        metavar="name",
-        help=", ".join(f.__name__ for f in models.FUNCTIONS) + " (default: all)",
-    )
-    it = command(suite, [compiling, timing], iters=15)
-    it.add_argument("--seconds", type=float, help="start no further case after so long (GPU)")
-    it.add_argument(
-        "--fresh-memory",
-        action="store_true",
-        help="let the C library give large pieces back, as it does by default",
-    )
-    it.add_argument(
-        "names",
-        nargs="*",
-        metavar="words",
-        help="only cases whose name contains one of these (default: all)",
-    )
-    return top
-
-
-def positive(text: str) -> int:
-    value = int(text)
-    if value < 1:
-        raise argparse.ArgumentTypeError(f"must be at least 1, got {value}")
-    return value
-
-
-# ---- the subcommands -----------------------------------------------------------------------------
 
 
 def tinyblock(args: argparse.Namespace) -> int:
@@ -497,13 +362,3 @@ def save(args: argparse.Namespace, about_machine: dict[str, Any], results: dict[
     arguments["dtype"] = str(args.dtype).removeprefix("torch.")
     record = {"benchmark": args.command, **about_machine, "arguments": arguments, **results}
     report.write_json(args.json, record)
-
-
-@contextlib.contextmanager
-def float32_matmul_precision(precision: str) -> Iterator[None]:
-    before = torch.get_float32_matmul_precision()
-    torch.set_float32_matmul_precision(precision)
-    try:
-        yield
-    finally:
-        torch.set_float32_matmul_precision(before)

@@ -12,7 +12,7 @@ from torch import fx
 
 import course_lib
 from course_lib import runtime
-from course_lib.bench import commands, compare, first_call, leaks, main, models, peak
+from course_lib.bench import command_line, compare, first_call, leaks, main, models, peak
 from course_lib.bench.first_call import FirstCall
 
 SMALL = [
@@ -302,4 +302,4 @@ def test_unknown_arguments_are_refused():
     with pytest.raises(SystemExit):
         main(["tinyblock", "--iters", "0"])
     with pytest.raises(SystemExit):
-        commands.main(["tinyblok"])
+        command_line.main(["tinyblok"])
