@@ -15,12 +15,14 @@ from dataclasses import dataclass
 import torch
 
 from course_lib.codegen.printer import Line
-from course_lib.codegen.stream_plan import ENDS, names_of_loads
-from course_lib.codegen.streamed_ops import StreamedOps
+from course_lib.codegen.stream_plan import ENDS, names_of_loads, symbols_in
+from course_lib.codegen.streamed_ops import StreamedOps, symbol_like
 from course_lib.codegen.tilings import Tiling
 from course_lib.codegen.triton import TritonSource
 from course_lib.codegen.triton_ops import POINTERS
 from course_lib.lowering.indexing import power_of_two
+from course_lib.scheduling.expressions import Expr
+from course_lib.scheduling.kernel import Loop
 
 
 @dataclass(frozen=True)
@@ -48,8 +50,7 @@ class LookingOps(StreamedOps):
         infinite."""
         if not self.plan.tiling.has_hidden:
             return None
-        column, factor = self.stream.column, self.stream.values
-        name = f"{self.name}_look"
+        column, name = self.stream.column, f"{self.name}_look"
         parts = self.plan.flags_of_matrix
 
         # Which matrix of values a program looks at, and from which row on
@@ -64,16 +65,10 @@ class LookingOps(StreamedOps):
             self.line(f"{self.column_down} = ({start}tl.arange(0, ROWS))[:, None]")
             self.line(f"columns_down = {self.column_down} < {column.size}")
             self.masks[self.column_down] = "columns_down"
-            self.write_arange(factor.columns, factor.columns.symbol)
-            value = self.write_operand("elements", self.operand(factor, down=True), torch.float32)
-            others = self.unique("others")
-            self.line(
-                f"{others} = ({value} - {value} != 0).to(tl.int32)  # NaN and infinity",
-                f"tl.store(finite + program, 1 - tl.max(tl.max({others}, 1), 0))",
-            )
+            trees = self.write_looks()
 
         # It takes only those buffers that the values come from
-        needed = names_of_loads(factor.tree)
+        needed = {name for tree in trees for name in names_of_loads(tree)}
         passed = [buffer for buffer in self.stream.reads if buffer in needed]
         pointers = [self.pointers[b] for b in passed]
         lines = [*self.opening(name, [*pointers, "finite"], ["ROWS"]), *self.lines[1:]]
@@ -89,6 +84,80 @@ class LookingOps(StreamedOps):
             types=(*self.types_of(passed), "*i32"),
             tiling=LookTiling(rows, 1, part=self.plan.looked_at),
         )
+
+    def write_looks(self) -> list[Expr]:
+        """The lines that look at each of the values, and at numbers of each column. Gives the trees
+        of what they look at."""
+        loops = {end.values.columns.size: end.values.columns for end in self.stream.ends}
+        if len(loops) > 1:
+            loops = {size: self.renamed(loop) for size, loop in loops.items()}
+        for loop in loops.values():
+            self.write_arange(loop, loop.symbol)
+
+        flags: list[str] = []
+        trees: list[Expr] = []
+        for end in self.stream.ends:
+            operand = self.operand(end.values, True, loops[end.values.columns.size].symbol)
+            if operand.tree in trees:
+                continue
+            trees.append(operand.tree)
+            value = self.write_operand("elements", operand, torch.float32)
+            others = self.unique("others")
+            self.line(f"{others} = ({value} - {value} != 0).to(tl.int32)  # NaN and infinity")
+            flags.append(f"tl.max(tl.max({others}, 1), 0)")
+        for number in self.plan.numbers_looked_at(of_rows=False):
+            down = {self.stream.column.symbol: self.column_down}
+            trees.append(self.plan.cut.renamed(number, down))
+            flags.append(self.others_among(number, trees[-1], "columns_down"))
+
+        text = flags[0]
+        for flag in flags[1:]:
+            text = f"tl.maximum({text}, {flag})"
+        self.line(f"tl.store(finite + program, 1 - {text})")
+        return trees
+
+    def renamed(self, loop: Loop) -> Loop:
+        """A loop with its size in its name, where there are several of different sizes."""
+        symbol = symbol_like(loop.symbol, str(loop.size))
+        self.taken.add(str(symbol))
+        return loop._replace(symbol=symbol)
+
+    def others_among(self, number: Expr, tree: Expr, mask: str) -> str:
+        """1 if a number is NaN or infinite, or is 0 and divides. `tree`: the number as it is
+        loaded."""
+        assert self.plan.tiling.shown
+        self.count_uses([tree])
+        value, others = self.unique("number"), self.unique("others")
+        self.line(f"{value} = {self.text(tree, whole=True)}")
+        condition = f"({value} - {value} != 0)"
+        if number in self.plan.tiling.shown.divisors:
+            condition = f"({condition} | ({value} == 0))"
+
+        if symbols_in(tree).isdisjoint((self.stream.row.symbol, self.column_down)):
+            self.line(f"{others} = {condition}.to(tl.int32)")
+            return others
+        if mask:
+            condition = f"({condition} & {mask})"
+        self.line(f"{others} = {condition}.to(tl.int32)")
+        return f"tl.max(tl.max({others}, 1), 0)"
+
+    def write_finite_rows(self) -> None:
+        """The same for numbers of each row: a program looks at its own."""
+        numbers = self.plan.numbers_looked_at(of_rows=True)
+        if not numbers:
+            return
+        mask = self.masks.get(self.stream.row.symbol, "")
+        self.line("# What is hidden is 0 only if these numbers of the rows are finite, too")
+        flags = [self.others_among(number, self.plan.cut.of(number), mask) for number in numbers]
+        self.line(f"rows_are_finite = {' + '.join(flags)} == 0")
+        self.write_widened("rows_are_finite", self.plan.ends.first, self.plan.ends.last)
+
+    def write_widened(self, is_finite: str, first: str, last: str) -> None:
+        """Where something is not finite, the walk goes along all columns."""
+        if first != "0":
+            self.line(f"first = tl.where({is_finite}, {first}, 0)")
+        if last != str(self.plan.end):
+            self.line(f"last = tl.where({is_finite}, {last}, {self.plan.end})")
 
     def write_finite(self) -> None:
         """Nothing is left out where one of the values is not finite."""
@@ -113,9 +182,7 @@ class LookingOps(StreamedOps):
             "# In eager 0 times infinity is NaN: where a value is not finite, no block is left out",
             f"is_finite = {found} > 0",
         )
-        if first != "0":
-            self.line(f"first = tl.where(is_finite, {first}, 0)")
-        self.line(f"last = tl.where(is_finite, {last}, {self.plan.end})")
+        self.write_widened("is_finite", first, last)
 
     def types_of(self, names: Iterable[str]) -> list[str]:
         """Triton's names for pointers to these buffers."""

@@ -33,7 +33,7 @@ from course_lib.lowering.indexing import power_of_two
 from course_lib.lowering.ir import Buffer
 from course_lib.scheduling.expressions import COSTLY, Expr, loads
 from course_lib.scheduling.memory import extent
-from course_lib.scheduling.stream_nodes import HALVES, Scores, Stream, Streamed
+from course_lib.scheduling.stream_nodes import HALVES, End, Scores, Stream, Streamed
 from course_lib.scheduling.stream_trees import formulas_of
 
 # The names of a walk's four ends, in the kernel and in its table
@@ -57,8 +57,6 @@ class StreamPlan:
     """All decisions about one kernel."""
 
     stream: Stream
-    # Where the result goes
-    out: Buffer
     # The tile of a program, and the walk of each block of rows
     tiling: StreamTiling
     # The trees of blocks in which masks are computed, and of those in which they hide nothing
@@ -85,8 +83,9 @@ class StreamPlan:
             return Ends(*ENDS)
         texts = []
         for name, line in zip(ENDS, self.tiling.lines, strict=True):
-            # The kernel may set these two anew.
-            may_change = self.tiling.has_hidden and (name, line.low) != ("first", 0)
+            # The kernel may set these two anew, but for what they can be at most.
+            is_widest = (name, line.low) in (("first", 0), ("last", self.end))
+            may_change = self.tiling.has_hidden and not is_widest
             is_named = line.slope or (may_change and name in ("first", "last"))
             texts.append(name if is_named else str(line.low))
         return Ends(*texts)
@@ -106,7 +105,7 @@ class StreamPlan:
     @property
     def looked_at(self) -> int:
         """Rows of the values that one program of the small kernel looks at."""
-        width = power_of_two(self.stream.values.columns.size)
+        width = max(power_of_two(end.values.columns.size) for end in self.stream.ends)
         return min(LOOKED_AT // width, power_of_two(self.stream.column.size))
 
     @property
@@ -114,16 +113,28 @@ class StreamPlan:
         """Parts of one matrix of values. Each has a flag."""
         return int(divided_up(self.stream.column.size, self.looked_at))
 
+    def numbers_looked_at(self, of_rows: bool) -> list[Expr]:
+        """The numbers of each row (or of each column) that must be finite for a hidden weight to be
+        0."""
+        if not self.tiling.shown or not self.tiling.has_hidden:
+            return []
+        found, column = [], self.stream.column.symbol
+        for number in self.tiling.shown.finite:
+            _, index = number.detail
+            if (column not in index.free_symbols) == of_rows:
+                found.append(number)
+        return found
+
     # --- in which dtype it multiplies
 
     def dtype_of_product(self, scores: Scores) -> torch.dtype:
         """Halves are multiplied as they are, and summed in float32."""
         return common_half(scores.left.tree, scores.right.tree)
 
-    def dtype_of_last(self) -> torch.dtype:
+    def dtype_of_last(self, end: End) -> torch.dtype:
         """Weights are rounded to halves where eager multiplies halves."""
-        values = self.stream.values.tree
-        is_half = self.out.dtype in HALVES
+        values = end.values.tree
+        is_half = end.out.dtype in HALVES
         return common_half(values, values) if is_half else torch.float32
 
     # --- what it computes
@@ -133,7 +144,7 @@ class StreamPlan:
         stream = self.stream
         maxima = [trees.logits_of(leaf.detail).tree for leaf in stream.maxima]
         sums = [trees.of(leaf.detail.term) for leaf, _ in stream.sums]
-        return [*maxima, *sums, *map(trees.of, stream.split.cores)]
+        return [*maxima, *sums, *map(trees.of, stream.cores)]
 
     def of_rows(self) -> Iterable[Expr]:
         """Values that are read or dear, and the same along a row: they are known before the walk
@@ -156,23 +167,22 @@ class StreamPlan:
 
 
 def plan_stream(node: Streamed, buffers: Mapping[str, Buffer]) -> StreamPlan:
-    """Decide all about the kernel of one stream, which has one product at its end."""
+    """Decide all about the kernel of one stream."""
     stream = node.stream
-    (out,) = node.buffers
     masks = Masks.of(stream)
     in_halves = all_in_halves(stream)
 
     cut = StreamTrees(stream, buffers, Masks())
-    free = StreamTrees(stream, buffers, masks)
+    free = StreamTrees(stream, buffers, masks, cut.builder)
     # Both loops rescale the same totals: without a common factor the masks stay in both.
     if not have_same_factors(stream, cut, free):
         free = cut
 
-    touched = [buffers[name] for name in (*stream.reads, out.name)]
+    touched = [*(buffers[name] for name in stream.reads), *node.buffers]
+    device = node.buffers[0].device
     return StreamPlan(
         stream=stream,
-        out=out,
-        tiling=choose_stream_tiling(stream, masks, in_halves, out.device),
+        tiling=choose_stream_tiling(stream, masks, in_halves, device),
         cut=cut,
         free=free,
         in_halves=in_halves,

@@ -25,7 +25,7 @@ from course_lib.lowering.ir import Buffer
 from course_lib.lowering.ops import substitute
 from course_lib.scheduling.blocks import EXACT, RULES, Knowledge
 from course_lib.scheduling.expressions import Expr, TreeBuilder
-from course_lib.scheduling.rescaling import RUNNING, Running, running_in, without_conversions
+from course_lib.scheduling.rescaling import RUNNING, Running, Split, running_in, without_conversions
 from course_lib.scheduling.stream_nodes import Stream
 
 LOG2_E = math.log2(math.e)
@@ -33,6 +33,7 @@ LOG2_E = math.log2(math.e)
 SMALL = 2**30
 INTEGERS = (torch.int32, torch.int64)
 OF_POSITIONS = frozenset("add sub mul neg abs minimum maximum".split())
+OF_SCORES = frozenset(("scores", RUNNING, "exponential", "power_of_two", "total"))
 COMPARISONS = frozenset("lt le gt ge eq ne".split())
 # Nearly the largest float32, and what a sum of products of halves can be
 LARGEST = 1e38
@@ -79,11 +80,16 @@ class StreamTrees:
     trees are for."""
 
     def __init__(
-        self, stream: Stream, buffers: Mapping[str, Buffer], masks: Masks | None = None
+        self,
+        stream: Stream,
+        buffers: Mapping[str, Buffer],
+        masks: Masks | None = None,
+        builder: TreeBuilder | None = None,
     ) -> None:
         self.stream = stream
         self.masks = masks or Masks()
-        self.builder = TreeBuilder(buffers)
+        # (With the builder of other trees, what is the same in both is one object.)
+        self.builder = builder or TreeBuilder(buffers)
         # A single block, the whole matrix: between which numbers each position lies
         self.known = Knowledge(stream, stream.row.size, stream.column.size)
         self.done: dict[Expr, Expr] = {}
@@ -106,11 +112,19 @@ class StreamTrees:
         args = tuple(map(self.of, tree.args))
         if tree.op in ("mul", "truediv"):
             return self.product(tree, args)
+        if (simpler := self.simpler(tree, args)) is not None:
+            return simpler
+        return tree if args == tree.args else self.remade(tree, args)
+
+    def simpler(self, tree: Expr, args: tuple[Expr, ...]) -> Expr | None:
+        """The same value by fewer operations, if there is a way."""
+        if tree.op == "sub":
+            return self.common_factor(tree, args)
         if tree.op == "logical_and" and is_true(args[1]):
             return args[0]
         if tree.op == "to_dtype" and args[0].op == "constant" and tree.dtype.is_floating_point:
             return self.builder.constant(args[0].detail, tree.dtype)
-        return tree if args == tree.args else self.remade(tree, args)
+        return None
 
     def special(self, tree: Expr) -> Expr | None:
         """What is more than its operands, each rewritten: a mask that hides nothing, an
@@ -121,6 +135,8 @@ class StreamTrees:
         if tree.op == "exp" and (running := maximum_subtracted(tree)):
             logits = self.logits_of(running).tree
             return self.builder.make("exponential", (logits,), tree.dtype, running)
+        if tree.op == "exp" and (known := self.exponential_of_known(tree)):
+            return known
         return self.about_positions(tree)
 
     def remade(self, tree: Expr, args: tuple[Expr, ...]) -> Expr:
@@ -131,11 +147,50 @@ class StreamTrees:
         made = self.remade(tree, args)
         if not depends_on_scores(made):
             return made
+        value, divisor = args
+        if (
+            tree.op == "truediv"
+            and value.op == "power_of_two"
+            and self.is_of_row_or_column(divisor)
+        ):
+            # One division for a row or column instead of one for each score
+            inverse = self.builder.make("inverse", (divisor,), torch.float32)
+            return self.builder.make("mul", (value, inverse), tree.dtype)
         inner, factor = factor_apart(made)
         if factor == 1.0 or inner is made:
             return inner
+        if scaled := self.scaled_difference(inner, factor):
+            return scaled
         number = self.builder.make("constant", (), tree.dtype, factor)
         return self.builder.make("mul", (inner, number), tree.dtype)
+
+    def common_factor(self, tree: Expr, args: tuple[Expr, ...]) -> Expr | None:
+        """a * w - w * b as w * (a - b): the gradient of a softmax, in two instructions."""
+        left, right = args
+        if left.op != "mul" or right.op != "mul" or tree.dtype != torch.float32:
+            return None
+        for weight in left.args:
+            if weight not in right.args or not depends_on_scores(weight):
+                continue
+            a, b = other_operand(left, weight), other_operand(right, weight)
+            if depends_on_scores(a) and not depends_on_scores(b):
+                make = self.builder.make
+                return make("mul", (weight, make("sub", (a, b), tree.dtype)), tree.dtype)
+        return None
+
+    def scaled_difference(self, tree: Expr, factor: float) -> Expr | None:
+        """(w * (a - b)) * c as w * (a * c - b * c): the last product is one for a whole row or
+        column."""
+        if tree.op != "mul" or tree.args[1].op != "sub":
+            return None
+        weight, difference = tree.args
+        a, b = difference.args
+        if not depends_on_scores(a) or depends_on_scores(b):
+            return None
+        make, number = self.builder.make, self.builder.constant(factor, torch.float32)
+        scaled = [make("mul", (each, number), torch.float32) for each in (a, b)]
+        apart = make("sub", tuple(scaled), torch.float32)
+        return make("mul", (weight, apart), tree.dtype)
 
     # --- exponentials
 
@@ -146,6 +201,32 @@ class StreamTrees:
             is_bounded = largest(tree) * factor * LOG2_E < LARGEST
             self.logits[running] = Logits(tree, factor, is_bounded)
         return self.logits[running]
+
+    def exponential_of_known(self, tree: Expr) -> Expr | None:
+        """exp(x - y), where y is the same for a whole row or column and known before: what a
+        backward computes again."""
+        difference = without_conversions(tree.args[0])
+        if difference.op != "sub" or tree.dtype != torch.float32:
+            return None
+        x, y = map(without_conversions, difference.args)
+        if not depends_on_scores(x) or depends_on_scores(y) or not self.is_of_row_or_column(y):
+            return None
+
+        make, constant = self.builder.make, self.builder.constant
+        logits, factor = self.scaled(self.of(x))
+        if largest(logits) * factor * LOG2_E < LARGEST:
+            shift = make("mul", (y, constant(-LOG2_E, torch.float32)), torch.float32)
+            return make("power_of_two", (logits, shift), torch.float32, factor * LOG2_E)
+        apart = make("sub", (self.of(x), y), torch.float32)
+        zero = constant(0.0, torch.float32)
+        return make("power_of_two", (apart, zero), torch.float32, LOG2_E)
+
+    def is_of_row_or_column(self, tree: Expr) -> bool:
+        """Is this a float32 in memory, the same for a whole row or a whole column?"""
+        if tree.op != "load" or tree.dtype != torch.float32 or tree.args:
+            return False
+        both = {self.stream.row.symbol, self.stream.column.symbol}
+        return not both <= tree.detail[1].free_symbols
 
     def scaled(self, tree: Expr) -> tuple[Expr, float]:
         """A value as another one times a number above 0. (-inf is -inf times any.)"""
@@ -244,6 +325,12 @@ def maximum_subtracted(tree: Expr) -> Running | None:
     return subtracted.detail
 
 
+def other_operand(product: Expr, one: Expr) -> Expr:
+    """What `one` is multiplied by."""
+    left, right = product.args
+    return right if left is one else left
+
+
 def factor_apart(tree: Expr) -> tuple[Expr, float]:
     """A product as what it is without its constant factors, and these."""
     if tree.op == "mul":
@@ -284,7 +371,7 @@ def is_of_positions(tree: Expr) -> bool:
 
 def depends_on_scores(tree: Expr) -> bool:
     """Does a value need an element of a product?"""
-    return any(node.op in ("scores", RUNNING, "exponential", "total") for node in tree.walk())
+    return any(node.op in OF_SCORES for node in tree.walk())
 
 
 def largest(tree: Expr) -> float:
@@ -311,22 +398,36 @@ def needs_maximum_itself(trees: list[Expr], running: Running) -> bool:
 
 
 def is_nan_where_empty(stream: Stream) -> bool:
-    """Is the result of a row NaN by itself, as in eager, where all logits of a maximum are -inf? (0
-    / 0 is.)"""
-    return all(becomes_nan(stream, stream.split.finish, leaf.detail) for leaf in stream.maxima)
+    """Is all that is stored of a row by itself what eager gives, where all logits of a maximum are
+    -inf? (0 / 0 is NaN.)"""
+    for leaf in stream.maxima:
+        running = leaf.detail
+        if not all(becomes_nan(end.split, end.split.finish, running) for end in stream.ends):
+            return False
+        if not all(is_known_where_empty(each.tree, running) for each in stream.of_rows):
+            return False
+    return True
 
 
-def becomes_nan(stream: Stream, tree: Expr, running: Running) -> bool:
+def becomes_nan(split: Split, tree: Expr, running: Running) -> bool:
     """Is a value NaN where all exponentials of a maximum are 0, because it needs a sum of these
     divided by another?"""
     if tree.op == "truediv":
         total, divisor = map(without_conversions, tree.args)
         if total.op == "total" and divisor.op == RUNNING:
-            core = stream.split.cores[total.detail]
+            core = split.cores[total.detail]
             if is_exponential_of(core, running) and is_exponential_of(divisor.detail.term, running):
                 return True
     passes_on = tree.op in ("truediv", "mul", "add", "sub", "neg", "to_dtype")
-    return passes_on and any(becomes_nan(stream, each, running) for each in tree.args)
+    return passes_on and any(becomes_nan(split, each, running) for each in tree.args)
+
+
+def is_known_where_empty(tree: Expr, running: Running) -> bool:
+    """Is a number of each row the maximum itself, or a sum that is NaN where that is -inf?"""
+    tree = without_conversions(tree)
+    return tree.op == RUNNING and (
+        tree.detail is running or is_exponential_of(tree.detail.term, running)
+    )
 
 
 def is_exponential_of(tree: Expr, running: Running) -> bool:

@@ -17,18 +17,25 @@ from dataclasses import dataclass
 from typing import Any, Self
 
 import numpy as np
+import sympy
 import torch
 
 from course_lib.codegen.stream_trees import Masks
 from course_lib.codegen.tilings import Choice, Tiling, divided_up
 from course_lib.lowering.indexing import power_of_two
-from course_lib.scheduling.blocks import Knowledge, shown_columns
-from course_lib.scheduling.stream_nodes import HALVES, Stream
+from course_lib.lowering.ops import substitute
+from course_lib.scheduling.blocks import Knowledge, Shown, shown_blocks
+from course_lib.scheduling.expressions import Expr
+from course_lib.scheduling.stream_nodes import HALVES, Factor, Stream
 
 # `tl.dot` takes no smaller side
 LEAST_SIDE = 16
 # Numbers of scores, weights and totals that a thread has in its registers
 MOST_NUMBERS = 160
+# The same for gradients, whose weights are rounded to halves at once
+MOST_NUMBERS_OF_GRADIENTS = 224
+# What the loops of a factor are called while it is compared with another
+ROW_OF_FACTOR, COLUMN_OF_FACTOR = sympy.symbols("row_of_factor column_of_factor", integer=True)
 
 
 def walking_tile(rows: int, columns: int, stages: int, warps: int) -> Choice:
@@ -49,6 +56,12 @@ TILES_OF_FLOATS = {
 }
 """The same for float32. Longer rows take so many registers that two calls of the library are
 faster."""
+TILES_OF_GRADIENTS = {
+    64: walking_tile(64, 64, 3, 4),
+    128: walking_tile(64, 64, 2, 4),
+    256: walking_tile(64, 32, 2, 8),
+}
+"""The same for gradients: no maximum runs, and two products make a weight."""
 
 
 @dataclass(frozen=True)
@@ -130,6 +143,8 @@ class StreamTiling(Tiling):
     # Matrices, and blocks of rows in each
     matrices: int = 1
     walks: tuple[Walk, ...] = ()
+    # What must be looked at before hidden blocks are left out
+    shown: Shown | None = None
 
     @property
     def in_this_call(self) -> Self:
@@ -190,7 +205,8 @@ def choose_stream_tiling(
     """The tile for a stream's sizes, and what each block of rows needs."""
     tile = fitting(choose_tile(stream, in_halves), stream, in_halves, memory_of(device))
     matrices = math.prod(loop.size for loop in stream.batch)
-    walks = tuple(walks_of(stream, masks, tile))
+    shown = shown_blocks(stream, tile.meta["ROWS"], tile.meta["COLUMNS"])
+    walks = tuple(walks_of(stream, masks, tile, shown))
     return StreamTiling(
         # Of whole blocks, for a block has rows of one matrix only
         rows=matrices * len(walks) * tile.meta["ROWS"],
@@ -198,32 +214,70 @@ def choose_stream_tiling(
         tile=tile,
         matrices=matrices,
         walks=walks,
+        shown=shown,
     )
 
 
 def choose_tile(stream: Stream, in_halves: bool) -> Choice:
     """From the tables; smaller where a program has more than one product on each side, or the
     matrix is small."""
-    tiles = TILES_OF_HALVES if in_halves else TILES_OF_FLOATS
+    tiles, of_thread = TILES_OF_HALVES if in_halves else TILES_OF_FLOATS, MOST_NUMBERS
+    if in_halves and is_gradient(stream):
+        tiles, of_thread = TILES_OF_GRADIENTS, MOST_NUMBERS_OF_GRADIENTS
     longest = longest_operand(stream)
     meta, warps = next(tile for most, tile in tiles.items() if longest <= most)
 
     rows, columns = meta["ROWS"], meta["COLUMNS"]
-    scores, totals = len(stream.scores), len(stream.split.cores)
-    width = power_of_two(stream.values.columns.size)
-    of_row = columns * (scores + totals) + width * totals
-    while rows * of_row > MOST_NUMBERS * 32 * warps and columns > 2 * LEAST_SIDE:
+    of_scores, of_totals = len(stream.scores) + len(stream.cores), sum(widths_of_totals(stream))
+    most = of_thread * 32 * warps
+    while rows * (columns * of_scores + of_totals) > most and columns > 2 * LEAST_SIDE:
         columns //= 2
-        of_row = columns * (scores + totals) + width * totals
     rows = max(LEAST_SIDE, min(rows, power_of_two(stream.row.size)))
     columns = max(LEAST_SIDE, min(columns, power_of_two(stream.column.size)))
     return walking_tile(rows, columns, meta["num_stages"], warps)
 
 
+def is_gradient(stream: Stream) -> bool:
+    """Are weights made of several products, with nothing that runs along the row?"""
+    return not stream.maxima and len(stream.scores) > 1
+
+
 def longest_operand(stream: Stream) -> int:
     """The longest row of q, k or v."""
-    widths = [each.left.columns.size for each in stream.scores]
-    return max(stream.values.columns.size, *widths)
+    factors = [*(each.left for each in stream.scores), *(end.values for end in stream.ends)]
+    return max(factor.columns.size for factor in factors)
+
+
+def widths_of_totals(stream: Stream) -> list[int]:
+    """How many numbers each total has in a row."""
+    return [power_of_two(end.values.columns.size) for end in stream.ends for _ in end.split.cores]
+
+
+def factors_of_columns(stream: Stream) -> list[Factor]:
+    """The operands of which each block of columns loads a tile: each once, for the end of a
+    gradient may multiply what the scores are made of, too."""
+    found: list[Factor] = []
+    for factor in [*(each.right for each in stream.scores), *(end.values for end in stream.ends)]:
+        if not any(is_same_factor(factor, other) for other in found):
+            found.append(factor)
+    return found
+
+
+def is_same_factor(one: Factor, other: Factor) -> bool:
+    """Are these the same numbers, whatever their loops are called?"""
+    return written_out(one.tree, one) == written_out(other.tree, other)
+
+
+def written_out(tree: Expr, factor: Factor) -> tuple[Any, ...]:
+    """A tree of a factor as something to compare."""
+    detail = tree.detail
+    names = {factor.rows.symbol: ROW_OF_FACTOR, factor.columns.symbol: COLUMN_OF_FACTOR}
+    if tree.op == "load":
+        buffer, index = detail
+        detail = (buffer, substitute(index, names))
+    elif tree.op == "index_expr":
+        detail = substitute(detail, names)
+    return (tree.op, tree.dtype, detail, *(written_out(each, factor) for each in tree.args))
 
 
 def fitting(tile: Choice, stream: Stream, in_halves: bool, room: float) -> Choice:
@@ -232,7 +286,7 @@ def fitting(tile: Choice, stream: Stream, in_halves: bool, room: float) -> Choic
     meta, warps = tile
     rows, columns, stages = meta["ROWS"], meta["COLUMNS"], meta["num_stages"]
     depths = [power_of_two(each.left.columns.size) for each in stream.scores]
-    of_column = sum(depths) + power_of_two(stream.values.columns.size)
+    of_column = sum(power_of_two(each.columns.size) for each in factors_of_columns(stream))
     of_element = 2 if in_halves else 4
 
     while (rows * sum(depths) + stages * columns * of_column) * of_element > room:
@@ -255,12 +309,12 @@ def memory_of(device: torch.device) -> float:
     return float(getattr(properties, "shared_memory_per_block_optin", math.inf))
 
 
-def walks_of(stream: Stream, masks: Masks, tile: Choice) -> list[Walk]:
+def walks_of(stream: Stream, masks: Masks, tile: Choice, known: Shown | None) -> list[Walk]:
     """What each block of rows needs."""
     rows, columns = tile.meta["ROWS"], tile.meta["COLUMNS"]
     end = padded(stream.column.size, tile)
     free = free_blocks(stream, masks, rows, columns)
-    shown = shown_columns(stream, rows, columns) or [(0, end)] * len(free)
+    shown = known.columns if known else [(0, end)] * len(free)
 
     walks = []
     for block, (first, last) in enumerate(shown):
@@ -296,5 +350,5 @@ def longest_run(flags: Sequence[bool]) -> tuple[int, int]:
 def all_in_halves(stream: Stream) -> bool:
     """Are all products of halves, so that tensor cores make them as they are?"""
     trees = [tree for each in stream.scores for tree in (each.left.tree, each.right.tree)]
-    trees.append(stream.values.tree)
+    trees += [end.values.tree for end in stream.ends]
     return all(tree.op == "to_dtype" and tree.args[0].dtype in HALVES for tree in trees)

@@ -20,7 +20,9 @@ from course_lib.codegen.stream_walks import (
     LEAST_SIDE,
     TILES_OF_FLOATS,
     all_in_halves,
+    is_same_factor,
     longest_operand,
+    widths_of_totals,
 )
 from course_lib.codegen.triton_ops import RULES, TritonOps
 from course_lib.lowering.indexing import power_of_two
@@ -28,11 +30,13 @@ from course_lib.scheduling.expressions import Expr
 from course_lib.scheduling.kernel import Loop
 from course_lib.scheduling.products import allows_tf32
 from course_lib.scheduling.rescaling import Running
-from course_lib.scheduling.stream_nodes import Factor, Stream, Streamed
+from course_lib.scheduling.stream_nodes import End, Factor, Stream, Streamed
 
 # How `tl.dot` multiplies float32 where it may not be rounded to ten digits: as three products of
 # such, which is as exact
 WHOLE_FLOATS = "tf32x3"
+# May a stream on a GPU store several things, as training needs it? Not before it was measured there
+SEVERAL_ON_A_GPU = False
 # Totals of 64 columns that fit into the registers of a program
 MOST_TOTALS = 4
 # Operations that a stream gives a meaning of its own
@@ -63,15 +67,19 @@ class StreamedOps(TritonOps):
     stream: Stream
     # The symbol that runs down the rows of keys and values: the matrix's columns
     column_down: sympy.Symbol
-    # Size of a depth → its symbol
+    # Size of a depth → its symbol; the same for rows of values that no product of scores has
     depths: dict[int, sympy.Symbol]
+    widths: dict[int, sympy.Symbol]
+    # The operands that this block of columns has loaded
+    loaded: dict[tuple[Expr, str, torch.dtype], str]
     # What is subtracted from logits before they become powers of two
     shifts: dict[Running, Shift]
 
     # --- operations
 
     def name_for(self, expr: Expr) -> str:
-        return "weights" if expr.op == "exponential" else super().name_for(expr)
+        is_weight = expr.op in ("exponential", "power_of_two")
+        return "weights" if is_weight else super().name_for(expr)
 
     def print_exponential(self, expr: Expr) -> tuple[str, int]:
         """exp(x - m) as a power of two."""
@@ -81,6 +89,18 @@ class StreamedOps(TritonOps):
         if shift.logits.is_bounded:
             return f"tl.exp2(tl.fma({value}, {power}, {shift.name}[:, None]))", ATOM
         return f"tl.exp2(({value} - {shift.name}[:, None]) * {power})", ATOM
+
+    def print_power_of_two(self, expr: Expr) -> tuple[str, int]:
+        """exp(x - y), where y is known before, as a power of two."""
+        value, shift = expr.args
+        power = self.number(expr.detail, torch.float32)
+        if shift.op == "constant":
+            return f"tl.exp2({self.text(value, 13)} * {power})", ATOM
+        return f"tl.exp2(tl.fma({self.text(value)}, {power}, {self.text(shift)}))", ATOM
+
+    def print_inverse(self, expr: Expr) -> tuple[str, int]:
+        """Of a sum that weights are divided by."""
+        return f"1.0 / {self.text(expr.args[0], 14)}", 13
 
     def print_index_expr(self, expr: Expr) -> tuple[str, int]:
         """A position is an int32 by itself, unless the matrices are so large that it is not."""
@@ -137,11 +157,9 @@ class StreamedOps(TritonOps):
             self.line(f"{mask} = {symbol} < {loop.size}")
             self.masks[symbol] = mask
 
-    def operand(self, factor: Factor, down: bool) -> Operand:
-        """A factor whose rows go down. `down`: its rows are the columns of the matrix."""
-        depth = self.depths.get(factor.columns.size, factor.columns.symbol)
-        if factor is self.stream.values:
-            depth = factor.columns.symbol
+    def operand(self, factor: Factor, down: bool, depth: sympy.Symbol) -> Operand:
+        """A factor whose rows go down. `down`: its rows are the columns of the matrix. `depth`: the
+        symbol along a row."""
         row = self.column_down if down else factor.rows.symbol
         names = {factor.rows.symbol: row, factor.columns.symbol: depth}
         tree = self.plan.cut.renamed(factor.tree, names)
@@ -167,6 +185,21 @@ class StreamedOps(TritonOps):
         self.line(f"{name} = {text}")
         return name
 
+    def write_loaded(self, wanted: str, operand: Operand, dtype: torch.dtype) -> str:
+        """An operand of this block of columns, loaded once: the end of a gradient multiplies what
+        scores are made of."""
+        key = (operand.tree, operand.mask, dtype)
+        if key not in self.loaded:
+            self.loaded[key] = self.write_operand(wanted, operand, dtype)
+        return self.loaded[key]
+
+    def symbol_of(self, end: End) -> sympy.Symbol:
+        """The symbol along a row of values: that of the scores, if they read the same numbers."""
+        size = end.values.columns.size
+        rights = (scores.right for scores in self.stream.scores)
+        is_known = any(is_same_factor(right, end.values) for right in rights)
+        return self.depths[size] if is_known else self.widths[size]
+
     def dot(self, left: str, right: str, total: str, dtype: torch.dtype) -> str:
         """A product of two tiles, added to a third."""
         arguments = [left, right]
@@ -184,8 +217,9 @@ class StreamedOps(TritonOps):
 def why_not_in_triton(node: Streamed) -> str:
     """Why a stream cannot be a Triton kernel, or is faster as it was; empty if it can."""
     stream = node.stream
-    if len(stream.ends) != 1 or stream.of_rows:
-        return "a stream in Triton has one product at its end, and stores nothing else"
+    stores_more = len(stream.ends) != 1 or stream.of_rows
+    if stores_more and not SEVERAL_ON_A_GPU and node.buffers[0].device.type == "cuda":
+        return "a stream that stores more than one product was not yet measured on a GPU"
     if len({view.buffer.device for view in node.args}) > 1:
         return "it reads from more than one device"
     if unknown := next(filter(is_unknown, operations_of(stream)), ""):
@@ -197,10 +231,12 @@ def why_not_in_triton(node: Streamed) -> str:
             f"rows of {longest} float32 leave too few registers: "
             "two calls of the library are faster"
         )
-    totals, width = len(stream.split.cores), stream.values.columns.size
-    if totals * max(64, power_of_two(width)) > 64 * MOST_TOTALS:
+    widths = widths_of_totals(stream)
+    if sum(max(64, width) for width in widths) > 64 * MOST_TOTALS:
+        sizes = " and ".join(str(end.values.columns.size) for end in stream.ends)
         return (
-            f"{totals} sums of {width} columns for each row do not fit into a program's registers"
+            f"{len(widths)} sums of {sizes} columns for each row do not fit into a program's "
+            "registers"
         )
     return ""
 
@@ -213,3 +249,10 @@ def operations_of(stream: Stream) -> list[str]:
 def is_unknown(op: str) -> bool:
     """Has the printer neither a rule nor a method for this operation?"""
     return op not in RULES and op not in LEAVES and not hasattr(StreamedOps, f"print_{op}")
+
+
+# --- small questions
+
+
+def symbol_like(symbol: sympy.Symbol, ending: str) -> sympy.Symbol:
+    return sympy.Symbol(f"{symbol}{ending}", integer=True, nonnegative=True)

@@ -19,7 +19,7 @@ scores are put in).
 """
 
 import contextlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import sympy
@@ -32,22 +32,24 @@ from course_lib.codegen.stream_trees import (
     Logits,
     StreamTrees,
     depends_on_scores,
+    is_exponential_of,
     needs_maximum_itself,
 )
-from course_lib.codegen.stream_walks import LEAST_SIDE
-from course_lib.codegen.streamed_ops import Shift
+from course_lib.codegen.stream_walks import LEAST_SIDE, is_same_factor
+from course_lib.codegen.streamed_ops import Shift, symbol_like
 from course_lib.codegen.triton import TritonSource
 from course_lib.codegen.triton_ops import HELPERS, KEEPS_NAN, RESERVED
 from course_lib.lowering.indexing import power_of_two
 from course_lib.lowering.ir import Buffer
+from course_lib.lowering.ops import substitute
 from course_lib.scheduling.blocks import vanishes_with_exponential
 from course_lib.scheduling.expressions import Expr
 from course_lib.scheduling.kernel import FusedKernel
 from course_lib.scheduling.rescaling import Powers, Running
-from course_lib.scheduling.stream_nodes import Streamed
+from course_lib.scheduling.stream_nodes import End, OfRow, Streamed
 
 NAMES = """program matrix block first last free_from free_to n0 place finite shown is_finite
-    turn is_empty begin end columns_down""".split()
+    turn is_empty begin end columns_down rows_are_finite""".split()
 INFINITY = 'float("inf")'
 
 
@@ -71,20 +73,22 @@ class StreamedTriton(LookingOps):
         super().__init__(nothing, buffers, name, [*RESERVED, *HELPERS, *NAMES, name])
         self.plan = plan_stream(node, buffers)
         self.stream = node.stream
-        self.touched = self.passed = (*self.stream.reads, self.plan.out.name)
+        written = (buffer.name for buffer in node.buffers)
+        self.touched = self.passed = (*self.stream.reads, *written)
         self.masks = {}
 
         loops = [*self.stream.batch, self.stream.row, self.stream.column]
-        loops += [self.stream.values.columns, *(each.left.columns for each in self.stream.scores)]
+        loops += [end.values.columns for end in self.stream.ends]
+        loops += [each.left.columns for each in self.stream.scores]
         self.taken |= {str(loop.symbol) for loop in loops}
         self.column_down = symbol_like(self.stream.column.symbol, "_down")
         self.taken.add(str(self.column_down))
 
-        # What is kept for each row, the totals, and the left operands of scores
+        # What is kept for each row, the totals of each end, and the left operands of scores
         self.kept: dict[Expr, str] = {}
-        self.totals: list[str] = []
+        self.totals: dict[End, list[str]] = {}
         self.queries: dict[Expr, str] = {}
-        self.depths = {}
+        self.depths, self.widths, self.loaded = {}, {}, {}
         self.shifts = {}
 
     def print(self) -> StreamSource:
@@ -95,6 +99,7 @@ class StreamedTriton(LookingOps):
             self.write_place()
             self.write_queries()
             self.write_kept()
+            self.write_finite_rows()
             self.write_turns()
             self.write_results()
 
@@ -169,8 +174,6 @@ class StreamedTriton(LookingOps):
         if self.plan.tiling.has_hidden:
             self.write_finite()
 
-    # --- what a mask hides may be infinite: then 0 times it is NaN in eager
-
     # --- operands
 
     def write_queries(self) -> None:
@@ -184,13 +187,28 @@ class StreamedTriton(LookingOps):
                     self.taken.add(str(symbol))
                 self.depths[loop.size] = symbol
                 self.write_arange(loop, symbol)
-        self.write_arange(self.stream.values.columns, self.stream.values.columns.symbol)
+        self.write_widths()
 
         for scores in self.stream.scores:
-            operand = self.operand(scores.left, down=False)
+            operand = self.operand(scores.left, False, self.depths[scores.left.columns.size])
             self.queries[scores.leaf] = self.write_operand(
                 "queries", operand, self.plan.dtype_of_product(scores)
             )
+
+    def write_widths(self) -> None:
+        """The loops along a row of the results that no product of scores has."""
+        rights = [scores.right for scores in self.stream.scores]
+        for end in self.stream.ends:
+            loop = end.values.columns
+            is_known = any(is_same_factor(right, end.values) for right in rights)
+            if is_known or loop.size in self.widths:
+                continue
+            symbol = loop.symbol
+            if self.widths:
+                symbol = symbol_like(loop.symbol, str(len(self.widths)))
+                self.taken.add(str(symbol))
+            self.widths[loop.size] = symbol
+            self.write_arange(loop, symbol)
 
     # --- the columns, block by block
 
@@ -207,18 +225,19 @@ class StreamedTriton(LookingOps):
             self.line(f"{self.kept[leaf]} = tl.full([ROWS], -{INFINITY}, tl.float32)")
         for leaf, _ in stream.sums:
             self.kept[leaf] = self.unique("summed")
-        for _ in stream.split.cores:
-            self.totals.append(self.unique("total"))
+        for end in stream.ends:
+            self.totals[end] = [self.unique("total") for _ in end.split.cores]
         if not self.plan.two_turns:
             self.write_zeros()
 
     def write_zeros(self) -> None:
         """Nothing was summed so far."""
-        width = max(LEAST_SIDE, power_of_two(self.stream.values.columns.size))
         for leaf, _ in self.stream.sums:
             self.line(f"{self.kept[leaf]} = tl.zeros([ROWS], tl.float32)")
-        for total in self.totals:
-            self.line(f"{total} = tl.zeros([ROWS, {width}], tl.float32)")
+        for end, totals in self.totals.items():
+            width = max(LEAST_SIDE, power_of_two(end.values.columns.size))
+            for total in totals:
+                self.line(f"{total} = tl.zeros([ROWS, {width}], tl.float32)")
 
     def write_turns(self) -> None:
         """All blocks of columns; once more if a row has nothing but -inf, with the maxima known:
@@ -296,6 +315,7 @@ class StreamedTriton(LookingOps):
         if self.stream.row.symbol in self.masks and is_ragged:
             self.line("mask = rows & columns")
 
+        self.loaded = {}
         self.write_scores()
         self.count_uses(self.plan.roots(trees))
         factors = self.write_maxima(trees, is_ragged)
@@ -306,7 +326,8 @@ class StreamedTriton(LookingOps):
         """A tile of each product."""
         for scores in self.stream.scores:
             dtype = self.plan.dtype_of_product(scores)
-            keys = self.write_operand("keys", self.operand(scores.right, down=True), dtype)
+            depth = self.depths[scores.right.columns.size]
+            keys = self.write_loaded("keys", self.operand(scores.right, True, depth), dtype)
             name = self.unique("scores")
             text = self.dot(self.queries[scores.leaf], f"tl.trans({keys})", "", dtype)
             self.line(f"{name} = {text}")
@@ -360,15 +381,13 @@ class StreamedTriton(LookingOps):
         """The maximum of each row so far. `tl.max` drops NaN. That is as well where a weight is
         NaN, too."""
         stream = self.stream
-        outside = [self.plan.cut.of(tree) for tree in (*stream.split.cores, stream.split.finish)]
+        finishes = [end.split.finish for end in stream.ends]
+        stored = [each.tree for each in stream.of_rows]
+        outside = [self.plan.cut.of(tree) for tree in (*stream.cores, *finishes, *stored)]
         outside += [self.plan.cut.of(leaf.detail.term) for leaf, _ in stream.sums]
-        best = f"tl.max({logits}, 1)"
         if not needs_maximum_itself(outside, running):
-            return f"tl.maximum({before}, {best})"
-        has_nan = self.unique("has_nan")
-        self.line(f"{has_nan} = tl.max(({logits} != {logits}).to(tl.int32), 1)")
-        best = f'tl.where({has_nan} > 0, float("nan"), {best})'
-        return f"tl.maximum({before}, {best}{KEEPS_NAN})"
+            return f"tl.maximum({before}, tl.max({logits}, 1))"
+        return f"tl.maximum({before}, tl.reduce({logits}, 1, larger){KEEPS_NAN})"
 
     def maximum_text(self, highest: str, logits: Logits) -> str:
         """The maximum itself, for each row."""
@@ -387,10 +406,19 @@ class StreamedTriton(LookingOps):
             rescaled = " * ".join([summed, *factor_of(powers, factors)])
             self.line(f"{summed} = {rescaled} + tl.sum({term}, 1)")
 
-        dtype = self.plan.dtype_of_last()
-        weights = [self.weight(trees, core, is_ragged) for core in stream.split.cores]
-        values = self.write_operand("values", self.operand(stream.values, down=True), dtype)
-        for total, weight, powers in zip(self.totals, weights, stream.split.powers, strict=True):
+        for end in stream.ends:
+            self.write_totals(end, trees, factors, is_ragged)
+
+    def write_totals(
+        self, end: End, trees: StreamTrees, factors: Mapping[Running, str], is_ragged: bool
+    ) -> None:
+        """The totals of one end take in the block."""
+        dtype = self.plan.dtype_of_last(end)
+        weights = [self.weight(trees, core, is_ragged) for core in end.split.cores]
+        operand = self.operand(end.values, True, self.symbol_of(end))
+        values = self.write_loaded("values", operand, dtype)
+        totals = zip(self.totals[end], weights, end.split.powers, strict=True)
+        for total, weight, powers in totals:
             by_row = [f"{factor}[:, None]" for factor in factor_of(powers, factors)]
             rescaled = " * ".join([total, *by_row])
             if dtype != torch.float32:
@@ -416,7 +444,7 @@ class StreamedTriton(LookingOps):
     # --- the end
 
     def write_results(self) -> None:
-        """Of the totals of a row, its result."""
+        """Of the totals of a row, its results; and numbers of the row itself."""
         stream = self.stream
         for leaf in stream.maxima:
             self.values[leaf] = self.maximum_text(
@@ -425,20 +453,44 @@ class StreamedTriton(LookingOps):
         for leaf, _ in stream.sums:
             self.values[leaf] = f"{self.kept[leaf]}[:, None]"
 
-        finish = self.plan.cut.of(stream.split.finish)
-        for node in finish.walk():
-            if node.op == "total":
-                self.values[node] = self.totals[node.detail]
-        self.count_uses([finish])
-        result = self.unique("result")
-        self.line(f"{result} = {self.text(finish, whole=True)}")
+        for end in stream.ends:
+            finish = self.plan.cut.of(end.split.finish)
+            for node in finish.walk():
+                if node.op == "total":
+                    self.values[node] = self.totals[end][node.detail]
+            column = self.symbol_of(end)
+            place = substitute(end.place, {end.values.columns.symbol: column})
+            self.write_result(finish, end.out, place, [stream.row.symbol, column])
+        for number in stream.of_rows:
+            self.write_number(number)
 
-        if self.plan.out.dtype != torch.float32:
-            result = f"{result}.to({self.type_name(self.plan.out.dtype)})"
-        arguments = [self.place(self.plan.out.name, stream.place), result]
-        names = [stream.row.symbol, stream.values.columns.symbol]
-        masks = [self.masks[symbol] for symbol in names if symbol in self.masks]
-        if masks:
+    def write_number(self, number: OfRow) -> None:
+        """Store a number of each row. (Where all logits are -inf, a sum is NaN as in eager.)"""
+        with self.names():
+            for leaf, powers in self.stream.sums:
+                for running in powers:
+                    if is_exponential_of(leaf.detail.term, running):
+                        highest, summed = self.highest_of(running), self.kept[leaf]
+                        text = f'tl.where({highest} == -{INFINITY}, float("nan"), {summed})'
+                        self.values[leaf] = f"{text}[:, None]"
+            tree = self.plan.cut.of(number.tree)
+            self.write_result(tree, number.out, number.place, [self.stream.row.symbol])
+
+    def highest_of(self, running: Running) -> str:
+        """The name of what is kept for a maximum."""
+        return next(self.kept[leaf] for leaf in self.stream.maxima if leaf.detail is running)
+
+    def write_result(
+        self, tree: Expr, out: Buffer, place: sympy.Expr, symbols: Sequence[sympy.Symbol]
+    ) -> None:
+        """Store a value for each of the symbols."""
+        self.count_uses([tree])
+        result = self.unique("result")
+        self.line(f"{result} = {self.text(tree, whole=True)}")
+        if out.dtype != torch.float32:
+            result = f"{result}.to({self.type_name(out.dtype)})"
+        arguments = [self.place(out.name, place), result]
+        if masks := [self.masks[symbol] for symbol in symbols if symbol in self.masks]:
             arguments.append(" & ".join(masks))
         self.line(f"tl.store({', '.join(arguments)})")
 
@@ -456,7 +508,3 @@ def streamed_triton_source(
 def factor_of(powers: Powers, factors: Mapping[Running, str]) -> list[str]:
     """What a sum is multiplied by, as the factors of a product."""
     return [factors[running] for running, power in powers.items() for _ in range(power)]
-
-
-def symbol_like(symbol: sympy.Symbol, ending: str) -> sympy.Symbol:
-    return sympy.Symbol(f"{symbol}{ending}", integer=True, nonnegative=True)

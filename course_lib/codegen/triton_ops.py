@@ -28,6 +28,8 @@ RESERVED = """triton tl libdevice problem sizes mask rows columns row column bet
     DEPTH print range min max sum abs float int tile tall wide down across batch chunk inside inside_down""".split()
 HELPERS = {
     "multiply": "a, b):\n    return a * b",
+    "larger": "a, b):  # NaN is the largest\n"
+    "    return tl.maximum(a, b, propagate_nan=tl.PropagateNan.ALL)",
     "floor_mod": "a, b):  # the remainder has the divisor's sign\n    r = a % b\n"
     "    return tl.where((r != 0) & ((r < 0) != (b < 0)), r + b, r)",
     "floor_div": "a, b):  # rounds towards minus infinity\n    q = a // b\n"

@@ -135,14 +135,14 @@ def streamed_loops(loops: LoopGraph, aten: fx.GraphModule, why_not: WhyNot) -> L
 
 
 def is_matrix_of_scores(node: fx.Node) -> bool:
-    """Is there much to save, on a CPU, for little more work?
+    """Is there much to save for little more work?
 
     (A layer of a perceptron has results as large as what it multiplies.)"""
     value = node.meta["val"]
     operands = sum(numel_of(each) for each in node.all_input_nodes)
     rows, columns = value.shape[-2:]
     is_large = rows * columns > attempts.MOST_IN_CACHES and value.numel() >= attempts.FEWEST_IN_ALL
-    if value.device.type != "cpu" or not is_large or value.numel() < LARGER * operands:
+    if not is_large or value.numel() < LARGER * operands:
         return False
     return value.ndim > 2 or is_reduced(node)
 

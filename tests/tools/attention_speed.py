@@ -2,6 +2,7 @@
 
     python tests/tools/attention_speed.py                  (each compiler, FlexAttention, SDPA)
     python tests/tools/attention_speed.py --jobs tiles     (our kernel with other tiles)
+    python tests/tools/attention_speed.py --training       (forward and the gradients of q, k and v)
 
 Each variant is compiled in a process of its own, all at once. Then one after the other measures,
 while nothing else runs: values against float64 first, then the median time in turn, then the peak
@@ -28,7 +29,7 @@ import torch
 from torch.nn import functional as F
 
 import course_lib as cl
-from course_lib.codegen import stream_walks
+from course_lib.codegen import stream_walks, streamed_ops
 from course_lib.pipeline import Pipeline
 
 INF = float("inf")
@@ -36,6 +37,8 @@ WINDOW = 256
 CAP = 20.0
 numbers = itertools.count()
 Run = Callable[[], torch.Tensor]
+# What a run gives: the result, and with `--training` the gradients
+Given = tuple[torch.Tensor, ...]
 
 
 @dataclass
@@ -48,12 +51,14 @@ class Sizes:
     depth: int = 64
     dtype: str = "float16"
     device: str = "cuda"
+    # Backward, too
+    training: bool = False
 
     def inputs(self, name: str) -> list[torch.Tensor]:
         torch.manual_seed(0)
         shape = (self.batch, self.heads, self.length, self.depth)
         how = {"device": self.device, "dtype": getattr(torch, self.dtype)}
-        made = [torch.randn(shape, **how) for _ in range(3)]
+        made = [torch.randn(shape, **how).requires_grad_(self.training) for _ in range(3)]
         if name == "alibi":
             slopes = torch.arange(1, self.heads + 1, device=self.device).float()
             made.append(torch.exp2(-8 * slopes / self.heads)[:, None, None])
@@ -173,17 +178,32 @@ def compiled_by(what: str, name: str, inputs: list[torch.Tensor]) -> Run | None:
     return lambda: function(*inputs)
 
 
-def first_call(what: str, run: Run) -> None:
+def with_gradients(run: Run, inputs: list[torch.Tensor]) -> Callable[[], Given]:
+    """Forward, and with gradients of q, k and v if these are wanted."""
+    wanted = [each for each in inputs if each.requires_grad]
+    torch.manual_seed(1)
+    given = torch.randn_like(inputs[0])
+
+    def both() -> Given:
+        out = run()
+        return (out.detach(), *torch.autograd.grad(out, wanted, given))
+
+    return both if wanted else lambda: (run(),)
+
+
+def first_call(what: str, run: Callable[[], Given], job: Job) -> None:
     """Compile it."""
     kind, *tile = what.split()
-    patches = []
+    patches = [patch.object(streamed_ops, "SEVERAL_ON_A_GPU", True)]
     if kind == "before":
         patches.append(patch.object(Pipeline, "prints_streams", lambda self, codegen: False))
     if tile:
         rows, columns, stages, warps = map(int, tile)
         only = {256: stream_walks.walking_tile(rows, columns, stages, warps)}
-        patches.append(patch.object(stream_walks, "TILES_OF_HALVES", only))
-        patches.append(patch.object(stream_walks, "TILES_OF_FLOATS", only))
+        tables = ["TILES_OF_HALVES", "TILES_OF_FLOATS"]
+        if job.sizes.training:
+            tables = ["TILES_OF_GRADIENTS"]
+        patches += [patch.object(stream_walks, table, only) for table in tables]
 
     for each in patches:
         each.start()
@@ -197,7 +217,7 @@ def first_call(what: str, run: Run) -> None:
 # --- measuring
 
 
-def milliseconds(run: Run, device: str) -> float:
+def milliseconds(run: Callable[[], Given], device: str) -> float:
     """The median, each run with an empty cache."""
     if device == "cpu":
         began = time.perf_counter()
@@ -209,7 +229,7 @@ def milliseconds(run: Run, device: str) -> float:
     return float(do_bench(run, warmup=10, rep=60, return_mode="median"))
 
 
-def peak(run: Run, device: str) -> float:
+def peak(run: Callable[[], Given], device: str) -> float:
     """MB over what was there before."""
     if device == "cpu":
         return 0.0
@@ -221,19 +241,36 @@ def peak(run: Run, device: str) -> float:
     return (torch.cuda.max_memory_allocated() - before) / 1e6
 
 
-def error(got: torch.Tensor, exact: torch.Tensor) -> float:
-    """|got - exact| / |exact|, both taken whole; NaN where something is no number."""
-    return float((got.double() - exact).norm() / exact.norm())
+def error(got: Given, exact: Given) -> float:
+    """|got - exact| / |exact|, both taken whole, of the worst of them; NaN where something is no
+    number."""
+    parts = [
+        float((one.double() - true).norm() / true.norm())
+        for one, true in zip(got, exact, strict=True)
+    ]
+    return math.nan if any(map(math.isnan, parts)) else max(parts)
 
 
-def exactly(name: str, inputs: list[torch.Tensor]) -> torch.Tensor:
-    """In float64, one batch after the other."""
+def exactly(name: str, inputs: list[torch.Tensor]) -> Given:
+    """In float64, one head of one example after the other."""
     q, k, v, *others = inputs
-    parts = []
-    for n in range(len(q)):
-        part = [each[n : n + 1].double() for each in (q, k, v)]
-        parts.append(VARIANTS[name](*part, *(other.double() for other in others)))
-    return torch.cat(parts)
+    torch.manual_seed(1)
+    given = torch.randn_like(q)
+    found = []
+    for batch in range(q.shape[0]):
+        heads = []
+        for head in range(q.shape[1]):
+            part = [each[batch, head].detach().double() for each in (q, k, v)]
+            part = [each.requires_grad_(q.requires_grad) for each in part]
+            more = [other[head].double() for other in others]
+            out = VARIANTS[name](*part, *more)
+            results = (out,)
+            if q.requires_grad:
+                tangent = given[batch, head].double()
+                results = (out.detach(), *torch.autograd.grad(out, part, tangent))
+            heads.append(results)
+        found.append([torch.stack(each) for each in zip(*heads, strict=True)])
+    return tuple(torch.stack(each) for each in zip(*found, strict=True))
 
 
 @dataclass
@@ -248,7 +285,8 @@ class Job:
     def label(self) -> str:
         sizes = self.sizes
         shape = f"{sizes.batch}x{sizes.heads}x{sizes.length}x{sizes.depth}"
-        return f"{self.name} {sizes.dtype} {shape}"
+        training = ", forward and backward" if sizes.training else ""
+        return f"{self.name} {sizes.dtype} {shape}{training}"
 
 
 @dataclass
@@ -271,10 +309,10 @@ class Number:
         )
 
 
-@torch.no_grad()
 def work(job: Job, connection) -> None:
     """One process: compile all, say so, wait, measure."""
-    runs: dict[str, Run] = {}
+    torch.set_grad_enabled(job.sizes.training)
+    runs: dict[str, Callable[[], Given]] = {}
     took: dict[str, float] = {}
     inputs = job.sizes.inputs(job.name)
     for what in job.whose:
@@ -282,15 +320,16 @@ def work(job: Job, connection) -> None:
         try:
             run = compiled_by(what, job.name, inputs)
             if run:
-                first_call(what, run)
-                runs[what] = run
+                with_all = with_gradients(run, inputs)
+                first_call(what, with_all, job)
+                runs[what] = with_all
         except Exception as problem:
             text = f"{job.label}, {what}: {type(problem).__name__}: {str(problem)[-400:]}"
             connection.send(text)
         took[what] = time.time() - began
 
     exact = exactly(job.name, inputs)
-    eager = error(VARIANTS[job.name](*inputs), exact)
+    eager = error(with_gradients(lambda: VARIANTS[job.name](*inputs), inputs)(), exact)
     connection.send(None)
     connection.recv()
 
@@ -366,25 +405,35 @@ TILES_OF_FLOATS = {
     128: ["64 32 2 8", "128 32 2 8"],
     256: ["32 32 1 4", "16 32 2 4"],
 }
+TILES_OF_GRADIENTS = {
+    64: ["64 32 3 4", "64 64 2 4", "128 64 2 8", "128 32 3 4", "128 128 2 8"],
+    128: ["64 64 2 4", "64 64 2 8", "64 32 3 4", "128 64 2 8", "128 32 3 8"],
+    256: ["64 32 2 8", "64 32 1 4"],
+}
 """Longest row → rows and columns of a tile, stages and warps that are tried."""
 
 
 def jobs_of(kind: str, sizes: Sizes, names: list[str]) -> list[Job]:
     """Which jobs a word stands for."""
     if kind == "table":
-        return [Job(name, WHOSE, sizes) for name in names]
+        whose = [*WHOSE, "before"] if sizes.training else WHOSE
+        return [Job(name, whose, sizes) for name in names]
     if kind == "tiles":
-        tiles = [f"ours {tile}" for tile in TILES[sizes.depth]]
+        known = TILES_OF_GRADIENTS if sizes.training else TILES
+        tiles = [f"ours {tile}" for tile in known[sizes.depth]]
         return [Job(name, ["ours", *tiles], sizes) for name in names]
 
     depth = int(kind[1:])
+    more = (sizes.device, sizes.training)
     if kind[0] == "f":
-        small = Sizes(1, 8, sizes.length, depth, "float32", sizes.device)
-        tiles = [f"ours {tile}" for tile in TILES_OF_FLOATS[depth]]
+        small = Sizes(1, 8, sizes.length, depth, "float32", *more)
+        # (Gradients of float32 have no tiles of their own)
+        tiles = [] if sizes.training else [f"ours {tile}" for tile in TILES_OF_FLOATS[depth]]
         return [Job("plain", ["before", "ours", *tiles], small)]
-    deep = Sizes(4, 1024 // depth, sizes.length, depth, "bfloat16", sizes.device)
-    tiles = [f"ours {tile}" for tile in TILES[depth]]
-    return [Job("causal", ["ours", "sdpa", "flex", *tiles], deep)]
+    deep = Sizes(4, 1024 // depth, sizes.length, depth, "bfloat16", *more)
+    tiles = [f"ours {tile}" for tile in (TILES_OF_GRADIENTS if sizes.training else TILES)[depth]]
+    before = ["before"] * sizes.training
+    return [Job("causal", ["ours", "sdpa", "flex", *before, *tiles], deep)]
 
 
 def main() -> None:
@@ -398,6 +447,7 @@ def main() -> None:
     parser.add_argument("--length", type=int, default=2048)
     parser.add_argument("--depth", type=int, default=64)
     parser.add_argument("--device", default="cuda")
+    parser.add_argument("--training", action="store_true", help="backward, too")
     parser.add_argument("--most", type=float, default=300, help="seconds to wait for compilers")
     parser.add_argument("--beside", action="append", default=[], help="a command to run meanwhile")
     options = parser.parse_args()
@@ -405,7 +455,12 @@ def main() -> None:
     # Each process compiles by itself.
     os.environ["TORCHINDUCTOR_COMPILE_THREADS"] = "1"
     print(sys.version.split()[0], torch.__version__, flush=True)
-    sizes = Sizes(length=options.length, depth=options.depth, device=options.device)
+    sizes = Sizes(
+        length=options.length,
+        depth=options.depth,
+        device=options.device,
+        training=options.training,
+    )
     jobs: list[Job] = []
     for kind in options.jobs.split(","):
         chosen = options.tiled if kind == "tiles" else options.variants

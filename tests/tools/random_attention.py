@@ -349,7 +349,7 @@ def gradients(function, inputs, wanted, given):
     return [result.detach() for result in results], made
 
 
-def check_training(seed: int) -> Outcome:
+def check_training(seed: int, codegen: str = "auto") -> Outcome:
     """Compile and run one program and its backward."""
     program = Writer(seed).write()
     function, inputs = program.function(), list(program.inputs.values())
@@ -364,7 +364,8 @@ def check_training(seed: int) -> Outcome:
     given = [torch.randn(r.shape, generator=generator).to(r.dtype) for r in eager_results]
     seen = []
     with small_tiles(), events.listener(seen.append):
-        got = gradients(cl.compile(function), inputs, wanted, given)
+        compiled = cl.compile(function, options={"codegen": codegen})
+        got = gradients(compiled, inputs, wanted, given)
     eager = gradients(function, inputs, wanted, given)
     exact = gradients(function, list(map(in_double, inputs)), wanted, list(map(in_double, given)))
 
@@ -442,7 +443,7 @@ def main() -> None:
     options = parser.parse_args()
     check_one = partial(check, codegen=options.codegen, device=options.device)
     if options.training:
-        check_one = check_training
+        check_one = partial(check_training, codegen=options.codegen)
     if options.show is not None:
         program = Writer(options.show).write()
         print(program.source)
