@@ -1,4 +1,4 @@
-"""Programs by topic, in the manner of the suites that torch.compile itself is held to: errors, warnings, identity, ...
+"""Programs by topic, in the manner of the suites that torch.compile itself is held to: errors, warnings, objects, ...
 
 In:  a file for each topic, whose small functions register themselves with makers of arguments.
 Out: `PROGRAMS`. `python tests/tools/topics` runs them beside eager and says in what ours differs; `--torch` writes the number of graphs
@@ -15,7 +15,7 @@ from topics.kit import PROGRAMS
 
 __all__ = ["PROGRAMS", "TOPICS"]
 
-TOPICS = ("errors", "warned", "identity", "in_place")
+TOPICS = ("errors", "warned", "identity", "in_place", "objects", "flow", "parts_of_torch")
 
 for topic in TOPICS:
     importlib.import_module(f"topics.{topic}")
