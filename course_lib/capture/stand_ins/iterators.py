@@ -1,6 +1,6 @@
 """An iterator from outside, as one is alive in a loop whose body breaks the graph.
 
-In:  an iterator of a list, a tuple or a range, or `enumerate` or `zip` over such.
+In:  an iterator of a list, a tuple, a range, a text or bytes, or `enumerate` or `zip` over such.
 Out: `Remaining`, which gives what stands for the items to come; the head takes as many from the
 real one.
 In PyTorch there is no counterpart: TorchDynamo gives such a frame up.

@@ -19,7 +19,9 @@ MAPPINGS = (dict, collections.OrderedDict, collections.defaultdict)
 SCALARS = (int, float, complex, str, bytes)
 BY_VALUE = (range, slice, types.MethodDescriptorType, types.WrapperDescriptorType)
 """Types whose instances cannot change, and are guarded by value."""
-ITERATORS = {enumerate, zip, *map(type, map(iter, ([], (), range(0)))), type(reversed([]))}
+ITERATED: tuple[Any, ...] = ([], (), range(0), range(2**64), "", "\u2013", b"", bytearray())
+"""One of each kind that has an iterator of its own. (Two kinds of ranges, and of texts.)"""
+ITERATORS = {enumerate, zip, *map(type, map(iter, ITERATED)), type(reversed([]))}
 """Iterators that can tell what they are going to give."""
 
 # Keys with these methods are equal to no other key

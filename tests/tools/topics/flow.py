@@ -283,7 +283,8 @@ def itertools_batched_by_hand(x):
     return x * len(groups), groups
 
 
-@program()
+# torch.compile makes no graph of what comes behind the break.
+@program(graphs=2)
 def an_iterator_alive_at_a_break(x):
     it = zip([1, 2, 3], "abc")
     n, _ = next(it)
@@ -292,6 +293,17 @@ def an_iterator_alive_at_a_break(x):
     for n, letter in it:
         y = y + n
     return y, letter
+
+
+@program()
+def iterators_of_texts_and_bytes_alive_at_a_break(x):
+    letters, codes, far = iter("abc"), enumerate(b"abc"), iter(range(2**64, 2**64 + 3))
+    next(letters), next(codes), next(far)
+    y = x + 1
+    print("here")
+    for letter, (place, code), big in zip(letters, codes, far):
+        y = y * place + code + (big - 2**64) + len(letter)
+    return y, list(letters)
 
 
 @program()
@@ -453,7 +465,13 @@ def match_of_sequences(x):
 @program()
 def formatted_shapes(x):
     name = f"{x.shape[0]:>4}x{x.shape[1]!r} {tuple(x.shape)} {x.dtype} {x.ndim=}"
-    return x * len(name), name, f"{len(name):{4}d}", "%s-%d" % (x.dtype, x.size(0)), "{0.ndim}".format(x)
+    return (
+        x * len(name),
+        name,
+        f"{len(name):{4}d}",
+        "%s-%d" % (x.dtype, x.size(0)),
+        "{0.ndim}".format(x),
+    )
 
 
 @program()
@@ -487,7 +505,12 @@ def missing_and_extra_arguments(x):
         return a * b * c
 
     said = []
-    for args, options in (((x,), {}), ((x, 1, 2), {"c": 1}), ((x,), {"c": 1, "d": 2}), ((x,), {"c": 3})):
+    for args, options in (
+        ((x,), {}),
+        ((x, 1, 2), {"c": 1}),
+        ((x,), {"c": 1, "d": 2}),
+        ((x,), {"c": 3}),
+    ):
         try:
             x = f(*args, **options)
         except TypeError as error:

@@ -185,7 +185,8 @@ def a_hook_registered_inside(m, x):
     return y + m(x)
 
 
-@program(grad)
+# torch.compile keeps the hook in its graph.
+@program(grad, graphs=2)
 def a_hook_of_a_tensor(x):
     y = x * 2
     y.register_hook(lambda g: g * 3)
@@ -283,7 +284,13 @@ for kind in (torch.optim.SGD, torch.optim.Adam, torch.optim.RMSprop, torch.optim
     program(training(lambda p, kind=kind: kind(p, lr=0.1)))(trained)
 
 
-@program(training(lambda p: torch.optim.SGD(p, lr=0.1, momentum=0.9, nesterov=True, weight_decay=0.1)))
+# torch.compile leaves a function to Python that breaks in a loop.
+@program(
+    graphs=6,
+    make=training(
+        lambda p: torch.optim.SGD(p, lr=0.1, momentum=0.9, nesterov=True, weight_decay=0.1)
+    ),
+)
 def two_steps_with_momentum_and_clipping(m, optimizer, x):
     for _ in range(2):
         loss = m(x).square().sum()
@@ -317,7 +324,11 @@ def an_lstm_over_a_packed_sequence(m, sequence):
     return padded * 2, h, c, lengths
 
 
-@program(lambda i: (nn.GRU(4, 5, batch_first=True), torch.randn(3, 3, 4), torch.tensor([3, 2, 1])))
+# torch.compile leaves the code of recurrent layers to Python.
+@program(
+    lambda i: (nn.GRU(4, 5, batch_first=True), torch.randn(3, 3, 4), torch.tensor([3, 2, 1])),
+    graphs=3,
+)
 def packed_inside(m, x, lengths):
     sequence = rnn.pack_padded_sequence(x * 2, lengths, batch_first=True)
     out, h = m(sequence)
@@ -525,7 +536,12 @@ def attention(m, x):
     return m(x, x, x, attn_mask=mask, need_weights=True)
 
 
-@program(lambda i: (nn.TransformerEncoderLayer(4, 2, 8, dropout=0.0, batch_first=True), torch.randn(2, 3, 4)))
+@program(
+    lambda i: (
+        nn.TransformerEncoderLayer(4, 2, 8, dropout=0.0, batch_first=True),
+        torch.randn(2, 3, 4),
+    )
+)
 def an_encoder_layer(m, x):
     return m(x)
 
@@ -537,7 +553,9 @@ def an_embedding_bag(n, m):
 
 @program(lambda i: (torch.randn(3, 4), torch.tensor([0, 3, 1])))
 def losses(x, target):
-    return F.cross_entropy(x, target, label_smoothing=0.1), F.nll_loss(x.log_softmax(1), target, reduction="sum")
+    return F.cross_entropy(x, target, label_smoothing=0.1), F.nll_loss(
+        x.log_softmax(1), target, reduction="sum"
+    )
 
 
 @program()
