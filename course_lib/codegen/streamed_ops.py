@@ -26,6 +26,7 @@ from course_lib.codegen.stream_walks import (
 )
 from course_lib.codegen.triton_ops import RULES, TritonOps
 from course_lib.lowering.indexing import power_of_two
+from course_lib.scheduling import stream_nodes
 from course_lib.scheduling.expressions import Expr
 from course_lib.scheduling.kernel import Loop
 from course_lib.scheduling.products import allows_tf32
@@ -35,8 +36,6 @@ from course_lib.scheduling.stream_nodes import End, Factor, Stream, Streamed
 # How `tl.dot` multiplies float32 where it may not be rounded to ten digits: as three products of
 # such, which is as exact
 WHOLE_FLOATS = "tf32x3"
-# May a stream on a GPU store several things, as training needs it? Not before it was measured there
-SEVERAL_ON_A_GPU = False
 # Totals of 64 columns that fit into the registers of a program
 MOST_TOTALS = 4
 # Operations that a stream gives a meaning of its own
@@ -218,7 +217,7 @@ def why_not_in_triton(node: Streamed) -> str:
     """Why a stream cannot be a Triton kernel, or is faster as it was; empty if it can."""
     stream = node.stream
     stores_more = len(stream.ends) != 1 or stream.of_rows
-    if stores_more and not SEVERAL_ON_A_GPU and node.buffers[0].device.type == "cuda":
+    if stores_more and not stream_nodes.SEVERAL_ON_A_GPU and node.buffers[0].device.type == "cuda":
         return "a stream that stores more than one product was not yet measured on a GPU"
     if len({view.buffer.device for view in node.args}) > 1:
         return "it reads from more than one device"

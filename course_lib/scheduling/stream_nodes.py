@@ -19,6 +19,8 @@ from course_lib.scheduling.rescaling import Powers, Split
 
 FLOATS = (torch.float32, torch.float16, torch.bfloat16)
 HALVES = (torch.float16, torch.bfloat16)
+# May a stream on a GPU store several things, as training needs it? Not before it was measured there
+SEVERAL_ON_A_GPU = False
 
 
 @dataclass(frozen=True)

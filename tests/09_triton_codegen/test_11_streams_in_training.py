@@ -9,7 +9,7 @@ from random_attention import check_training, gradients, small_tiles
 
 import course_lib as cl
 from course_lib import events
-from course_lib.codegen import streamed_ops
+from course_lib.scheduling import stream_nodes
 
 DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
 
@@ -24,7 +24,7 @@ def test_results_and_gradients_without_a_matrix_of_scores(name):
 
 @pytest.fixture(autouse=True)
 def on_a_gpu_too(monkeypatch):
-    monkeypatch.setattr(streamed_ops, "SEVERAL_ON_A_GPU", True)
+    monkeypatch.setattr(stream_nodes, "SEVERAL_ON_A_GPU", True)
 
 
 def trained(name, inputs, given):

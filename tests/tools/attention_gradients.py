@@ -25,8 +25,7 @@ from random_attention import distance, gradients, in_double, small_tiles
 
 import course_lib as cl
 from course_lib import events
-from course_lib.codegen import streamed_ops
-from course_lib.scheduling import Streamed
+from course_lib.scheduling import Streamed, stream_nodes
 
 INF = float("inf")
 UNITS = 16
@@ -225,7 +224,7 @@ def check(name: str, device: str = "cpu", tiles_are_small: bool = True) -> Outco
     inputs = [each.to(device) for each in variant.make(shape)]
     wanted = range(min(3, len(inputs)))
     given = [torch.randn_like(variant.function(*inputs))]
-    on_gpu = patch.object(streamed_ops, "SEVERAL_ON_A_GPU", True)
+    on_gpu = patch.object(stream_nodes, "SEVERAL_ON_A_GPU", True)
     with tiles, on_gpu, events.listener(seen.append):
         compiled = cl.compile(returns_one, options={"codegen": "triton"})
         got = gradients(compiled, inputs, wanted, given)

@@ -29,8 +29,9 @@ import torch
 from torch.nn import functional as F
 
 import course_lib as cl
-from course_lib.codegen import stream_walks, streamed_ops
+from course_lib.codegen import stream_walks
 from course_lib.pipeline import Pipeline
+from course_lib.scheduling import stream_nodes
 
 INF = float("inf")
 WINDOW = 256
@@ -194,7 +195,7 @@ def with_gradients(run: Run, inputs: list[torch.Tensor]) -> Callable[[], Given]:
 def first_call(what: str, run: Callable[[], Given], job: Job) -> None:
     """Compile it."""
     kind, *tile = what.split()
-    patches = [patch.object(streamed_ops, "SEVERAL_ON_A_GPU", True)]
+    patches = [patch.object(stream_nodes, "SEVERAL_ON_A_GPU", True)]
     if kind == "before":
         patches.append(patch.object(Pipeline, "prints_streams", lambda self, codegen: False))
     if tile:
