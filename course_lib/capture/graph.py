@@ -356,14 +356,16 @@ class GraphBuilder:
             return self.node_of(value)
         if isinstance(value, (torch.SymInt, torch.SymFloat)):
             return self.size_node(value)
-        if isinstance(value, torch.SymBool):  # a branch
+        if isinstance(value, torch.SymBool):
+            # A graph has no place for it. Like an `if`, this asks for its value and leaves a guard.
             return bool(value)
         if is_constant_argument(value):
+            # `x.to(float)` is `x.to(torch.float64)`.
             return dtype_of_class(value)
         if isinstance(value, np.generic):
             return value.item()
 
-        # subclasses of int and float, such as `bool` of NumPy or an `IntEnum`
+        # Subclasses of int and float, such as an `IntEnum`, become plain numbers.
         if isinstance(value, int):
             return int(value)
         if isinstance(value, float):
@@ -377,9 +379,10 @@ class GraphBuilder:
     # ---- assertions about data -------------------------------------------------------------------
 
     def expect(self, value: Any, truth: bool) -> bool:
-        """Go on as if the tensor `value` were true (or not).
+        """Let capture go on as if the tensor `value` were true (or, with `truth=False`, false). The
+        graph checks it at each call; if the check fails, eager runs the frame from its beginning.
 
-        False if that is not to be: an input is written to once."""
+        Returns False if an input may have been written to before: eager would write once more."""
         if not isinstance(value, torch.Tensor) or value.numel() != 1:
             return False
         if self.may_have_written() or self.inference:

@@ -67,22 +67,25 @@ class Item:
 
 @dataclass(frozen=True)
 class Source:
-    """A path to an object, as Python: the expression of a shorter path, `base`, with text before
-    and after it. A root has no base.
+    """A path to an object, as Python: the expression of a shorter path, with text before and after
+    it. `getattr(x.y, 'class')` is the path `x.y` between `getattr(` and `, 'class')`."""
 
-    pretty: how a user would write the last step, if that differs. alone: the user writes it without
-    the base.
-    in_dict: the attribute is read from `__dict__`, for a `__getattr__` would be slow.
-    step: the last step as a record, if it is an attribute or an item.
-    """
-
+    # The text behind the shorter path
     after: str
+    # The shorter path; None for a root: a variable of the frame, its function, or a module
     base: "Source | None" = None
+    # The text in front of the shorter path
     before: str = ""
+    # What a user would write behind the shorter path; None if it is as in `before` and `after`
     pretty: str | None = None
+    # True if a user would write `pretty` alone, without the shorter path
     alone: bool = False
-    module: str = ""  # Of the root `Imported(module)`
+    # The module's name if this is the root `Imported(module)`
+    module: str = ""
+    # True if the attribute is read from the object's `__dict__`: its class has a `__getattr__`, and
+    # then `base.name` is slow. Not compared: the path leads to the same object either way.
     in_dict: bool = field(default=False, compare=False)
+    # The last step as a record, if it is an attribute or an item
     step: Attribute | Item | None = field(default=None, compare=False)
 
     def from_base(self, base: str) -> str:

@@ -34,10 +34,11 @@ class Accumulator:
     name: str
     kind: ReductionKind
     dtype: torch.dtype
-    # For argmax and argmin: the number of the current column. The first of equals wins, so columns
-    # come in order
+    # For argmax and argmin: the number of the current column, as source. The first of equal values
+    # wins, so the columns must come in order
     at: str = ""
-    # Of 0.0 and -0.0
+    # 0.0 and -0.0 are equal, and eager's maximum of them is one or the other. True if the last one
+    # wins, False if the first one does
     last_of_equals: bool = False
 
     @property
@@ -46,7 +47,7 @@ class Accumulator:
         return self.kind.gives_best and self.dtype.is_floating_point
 
     def variables(self) -> list[Variable]:
-        """All variables of it."""
+        """The variables in which it gathers: one, and perhaps a flag for NaN or a place."""
         first = self.kind.identity(self.dtype)
         if self.kind.has_operator:
             return [Variable(self.ctype, self.name, str(first), self.kind.operator)]
@@ -78,11 +79,13 @@ class Accumulator:
         is_nan = f"{value} != {value}"
         better = f"{value} {self.kind.better} {variable}"
         if self.at:
+            # The first NaN is better than any number.
             if self.dtype.is_floating_point:
                 better += f" || ({is_nan} && {variable} == {variable})"
             return [f"if ({better}) {{ {variable} = {value}; {self.name}_at{lane} = {self.at}; }}"]
 
         if self.last_of_equals and self.dtype.is_floating_point:
+            # `>=` instead of `>` (or `<=` instead of `<`): an equal value takes the place, too.
             better = f"{value} {self.kind.better}= {variable}"
         lines = [f"{variable} = {better} ? {value} : {variable};"]
         if self.has_nan:

@@ -142,14 +142,14 @@ class CppKernel(CppLoops):
         columns = iterations(self.kernel.columns)
 
         # Sums over rows gather on the way, one for each column.
-        for step in self.across:
+        for step in self.sums_down:
             self.scratch[step] = self.unique(label(step))
             self.line(f"double {self.scratch[step]}[{self.room(columns)}] = {{}};", step=step)
 
         with contextlib.ExitStack() as blocks:
             if rows and self.plan.parallel and self.plan.shape != "columns":
                 clauses = []
-                for step in self.across:
+                for step in self.sums_down:
                     clauses.append(f"reduction(+: {self.scratch[step]}[:{self.size(columns)}])")
                 self.pragma(threads=True, collapse=len(rows), clauses=clauses)
 
@@ -163,7 +163,7 @@ class CppKernel(CppLoops):
                     self.print_pass(phase)
                 self.print_row_steps(phase)
 
-        if self.across:
+        if self.sums_down:
             self.print_sums_over_rows()
 
     def print_sums_over_rows(self) -> None:
@@ -171,7 +171,7 @@ class CppKernel(CppLoops):
         with contextlib.ExitStack() as blocks:
             for loop in self.kernel.columns:
                 blocks.enter_context(self.loop(loop))
-            for step in self.across:
+            for step in self.sums_down:
                 self.line(f"{self.element(step)} = {self.scratch_element(step)};", step=step)
 
     # --- one pass over the columns

@@ -114,9 +114,11 @@ class Printer:
         self.symbols, self.buffers = self.builder.indirect_values, self.builder.buffers
         trees = self.trees.values()
 
-        # Steps that others need, sums over rows, and indices that must be in range
+        # Steps that other steps need
         self.used = {used_step for tree in trees for used_step in steps_used(tree)}
-        self.across = [step for step in self.trees if step.level == "across"]
+        # Sums down the columns: each row that passes adds its elements to them
+        self.sums_down = [step for step in self.trees if step.level == "across"]
+        # Indices that are data and must be in range
         self.checks = [node for tree in trees for node in tree.walk() if node.op == "indirect"]
 
         names = [step.buffer.name for step in self.trees]

@@ -288,23 +288,23 @@ class TritonKernel(TritonReductions):
             self.print_result(total, f"{gathered} * tl.exp({most} - {self.values[best]})")
 
     def print_walk(self) -> None:
-        """A program for each chunk of rows: it walks along them, gathers sums down the columns, and
-        stores these at the end."""
+        """A program for each chunk of rows: it walks down the rows, adds each to sums down the
+        columns, and stores the sums at the end."""
         chunks = tuple(loop for loop in self.kernel.rows if loop not in self.plan.walked)
         if chunks:
             self.print_indices(chunks, self.program, "", "chunk")
         self.print_columns("tl.arange(0, COLUMNS)")
 
+        # One sum for each column. They begin at 0, before the loop over the rows.
         totals = {}
-        for step in self.across:
+        for step in self.sums_down:
             kind = self.type_name(reduction(step).accumulate)
             zeros = f"tl.full([1, COLUMNS], 0.0, {kind})"
             totals[step] = self.bind(step, zeros, f"{label(step)}_down")
 
         start = self.unique("start")
-        with self.block(
-            f"for {start} in range(0, {self.size(iterations(self.plan.walked))}, ROWS):"
-        ):
+        rows_of_chunk = self.size(iterations(self.plan.walked))
+        with self.block(f"for {start} in range(0, {rows_of_chunk}, ROWS):"):
             self.print_indices(self.plan.walked, f"({start} + tl.arange(0, ROWS))[:, None]", "rows")
             self.line("mask = rows & columns")
             self.print_phases()

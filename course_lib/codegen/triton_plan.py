@@ -215,7 +215,9 @@ class TritonPlanner:
         return Softmax(best, total) if x is self.through(self.trees[best]) else None
 
     def through(self, expr: Expr) -> Expr:
-        """What a value in the columns is computed by."""
+        """The formula behind a name: a `value_of` node stands for the value of another step, and
+        the tree of that step is returned. A reduction, or what is known once a row, stays a
+        name."""
         while expr.op == "value_of":
             step = expr.detail
             if step.is_reduction or step.level != "column":

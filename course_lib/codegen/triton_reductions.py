@@ -99,8 +99,8 @@ class TritonReductions(TritonOps):
         self.line(f"{total} = tl.where({better}, {value}, {total})")
 
     def masked_value(self, step: Step) -> str:
-        """The values of a tile in the type to gather in; outside of the row what changes
-        nothing."""
+        """The values of a tile, as source, in the type of the accumulator. Lanes outside of the row
+        hold a value that changes no result."""
         tree = self.trees[step]
         first, wanted = self.accumulator(step)
         if wanted == self.type_name(tree.dtype) and not is_number(tree):
@@ -110,38 +110,42 @@ class TritonReductions(TritonOps):
         return f"tl.where(mask, {value}, {first})"
 
     def print_result(self, step: Step, value: str, at: str = "") -> None:
-        """The values of a tile to one value for each row.
+        """Reduce the values of a tile to one value for each row.
 
-        For argmax and argmin, `at` says where they are."""
+        value: the tile's values, as source. at: for argmax and argmin, the name of the tile that
+        holds the place of each value in its row."""
         kind = reduction(step).combines
-        floats = self.trees[step].dtype.is_floating_point
+        may_be_nan = self.trees[step].dtype.is_floating_point
 
         text = self.reduce(kind.over_tile, value)
         if kind.is_logical:
             text += " != 0"
-        if kind.finds_best and floats:
-            # NaN wins; `tl.max` drops it.
+        if kind.finds_best and may_be_nan:
+            # In PyTorch NaN wins; `tl.max` ignores it. So a flag says whether there was one.
             flag = self.unique("has_nan")
             self.line(f"{flag} = {self.reduce('max', f'({value} != {value}).to(tl.int32)')}")
             text = f'tl.where({flag} > 0, float("nan"), {text})'
         if kind.gives_place:
-            text = self.first_place(value, at, text, floats)
+            text = self.first_place(value, at, text, may_be_nan)
         if step.buffer.dtype in (torch.float16, torch.bfloat16, *NARROW):
             text = f"({text}).to({self.type_name(step.buffer.dtype)})"
         self.bind(step, text, label(step))
 
-    def first_place(self, value: str, at: str, text: str, floats: bool) -> str:
-        """The first place where a tile has the best value (`text`)."""
-        best = self.unique("best")
-        self.line(f"{best} = {text}")
+    def first_place(self, value: str, at: str, best_value: str, may_be_nan: bool) -> str:
+        """Source of the first place in each row where a tile has the best value.
 
-        # Where one is NaN the best is NaN, and nothing equals it.
+        value, at: as in `print_result`. best_value: the best of each row, as source."""
+        best = self.unique("best")
+        self.line(f"{best} = {best_value}")
+
+        # If a row has a NaN, its best is NaN. No value equals that, so NaNs are asked for apart.
         is_best = f"({value} == {best})"
-        if floats:
+        if may_be_nan:
             is_best = f"({is_best} | ({value} != {value}))"
         if self.persistent:
             is_best += " & mask"
 
+        # The smallest place wins: values that are not the best get one behind all others.
         beyond = 2**63 - 1 if self.plan.needs_64_bits else 2**31 - 1
         place = f"tl.where({is_best}, {at}, {beyond})"
         return f"{self.reduce('min', place)}.to(tl.int64)"

@@ -158,18 +158,24 @@ def telling(nb: Notebook, tell: Callable[[str], None]) -> Callable[[int], None]:
 
     def before(index: int) -> None:
         nonlocal last_told
-        number = next((n for n, exercise in enumerate(exercises, 1) if index <= exercise.index), 0)
-        if number > last_told:
-            last_told = number
-            title = re.sub(r"^Exercise [\d.]+: ", "", exercises[number - 1].title)
-            tell(f"exercise {number} of {len(exercises)}: {title}")
+        # A cell belongs to the first exercise whose checks cell is not above it. Cells below the
+        # last one belong to none: 0.
+        numbers = [n for n, exercise in enumerate(exercises, 1) if index <= exercise.index]
+        number = numbers[0] if numbers else 0
+        if number <= last_told:
+            return
+
+        last_told = number
+        title = re.sub(r"^Exercise [\d.]+: ", "", exercises[number - 1].title)
+        tell(f"exercise {number} of {len(exercises)}: {title}")
 
     return before
 
 
 def mark_notebook(nb: Notebook, name: str, folder: Path, limits: Limits | None = None) -> Report:
-    """Run `nb` as it is, without a look around, and mark its checks cells: for the course's own
-    notebooks."""
+    """Run `nb` as it is and mark its checks cells.
+
+    Nothing looks for tampering (`with_probes`): this is for the course's own notebooks."""
     limits = limits or Limits()
     runs = {run.index: run for run in run_notebook(nb, folder, limits)}
     marks = [_mark(cell, Case(nb, cell.index, runs, limits)) for cell in graded_cells(nb)]

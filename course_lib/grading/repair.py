@@ -23,13 +23,16 @@ from .notebooks import CourseError, Lesson, Notebook, grading_metadata, read, to
 from .reader import notebook_from
 
 EDGES = " _-.,+"
+"""Signs that `collect` strips from both ends of a learner's name."""
 
 
 @dataclass
 class Repaired:
-    """How many files were written, and a line about each submission that could not be repaired."""
+    """What became of a class's submissions."""
 
+    # How many files were written
     written: int = 0
+    # A line about each submission that could not be repaired
     left: list[str] = field(default_factory=list)
 
 
@@ -88,7 +91,6 @@ def folder_of(student: str, folder: Path) -> Path:
     student."""
     folders = [path for path in folder.iterdir() if path.is_dir()] if folder.is_dir() else []
     folders_of_name = [path for path in folders if path.name == student]
-    # `collect` leaves such signs away at both ends of a name
     folders_of_similar_name = [
         path for path in folders if path.name.strip(EDGES) == student.strip(EDGES)
     ]

@@ -27,16 +27,18 @@ from course_lib.lowering.ops import Handler, Value, add
 from course_lib.sizes import surely
 
 aten = torch.ops.aten
-MOST_PARTS = 8  # Of a `cat`: each element is asked which part it lies in
+MOST_PARTS = 8
+"""A `cat` of more tensors is left to torch: in a loop each element must find out in which of the
+tensors it lies, and each tensor costs one more comparison."""
 
 
 def place(ops: Handler, index: sympy.Expr) -> Term:
-    """An index as a number to compare with."""
+    """An index as a value of the loop, which can be compared: `place(ops, i) < 3`."""
     return Term(ops, ops.index_expr(index, torch.int64), torch.int64)
 
 
 def replaced(index: Index, dim: int, by: Any) -> list[Any]:
-    """The index with `by` in place of what it has at `dim`."""
+    """The same index, but with `by` in dimension `dim`."""
     return [by if d == dim else i for d, i in enumerate(index)]
 
 

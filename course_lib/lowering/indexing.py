@@ -117,7 +117,7 @@ class Linear(NamedTuple):
 
 
 def by_name(term: tuple[sympy.Expr, Any]) -> str:
-    """To sort the terms of a sum."""
+    """The key by which the terms of a sum are sorted."""
     atom, _ = term
     return getattr(atom, "name", None) or written(atom)
 
@@ -158,11 +158,12 @@ def unflatten(
     if any(same(size, 0) for size in shape):
         return (ZERO,) * len(shape)
 
-    # The dimensions that count, the one with the longest steps first
+    # Dimensions of size 1 have no digit: their index is 0. The others, by falling stride
     order = [d for d in range(len(shape)) if not same(shape[d], 1)]
     order.sort(key=lambda d: -stride[d])
     dims = [Dimension(shape[d], stride[d]) for d in order]
 
+    # First without a division, which is slow in a loop; with divisions where there is no other way
     digits = even_digits(Linear.of(flat, extent.keys()), extent, dims)
     if digits is None:
         digits = divided_digits(flat, dims)
@@ -172,7 +173,8 @@ def unflatten(
 
 
 def divided_digits(flat: sympy.Expr, dims: Sequence[Dimension]) -> list[sympy.Expr]:
-    """The index for each of `dims` by division: each takes what the one before leaves."""
+    """The index in each of `dims`, by // and %: a dimension takes the rest that the one before it
+    leaves."""
     rests = [flat, *(Mod(flat, dim.stride) for dim in dims[:-1])]
 
     digits = []
@@ -184,8 +186,8 @@ def divided_digits(flat: sympy.Expr, dims: Sequence[Dimension]) -> list[sympy.Ex
 def even_digits(
     linear: Linear, extent: Mapping[sympy.Symbol, int], dims: Sequence[Dimension]
 ) -> list[sympy.Expr] | None:
-    """The index for each of `dims` (in falling order of stride), or None if some term straddles
-    two."""
+    """The index in each of `dims` (in falling order of stride), without a division. None if a term
+    of `linear` may reach into two dimensions."""
     index: list[Any] = [0] * len(dims)
     largest = [0] * len(dims)
     constant = linear.constant

@@ -79,12 +79,13 @@ def fastest(
     peaks: Callable[[], Mapping[str, int]] | None = None,
     clock: Clock | None = None,
 ) -> str:
-    """The name of what takes the least time, measured now or on disk for this `source`: each of
-    `tried` gives a callable.
+    """The name of the candidate that takes the least time: measured now, or found on disk for this
+    `source`.
 
-    The first of `tried` is what would be done without measuring. `peaks()` are the most bytes that
-    the program holds with each: what needs much more than the first is not taken, however fast it
-    is. `clock` is `seconds`, or another way to measure.
+    tried: name → what makes the candidate's callable. The first is the default, which would be
+    taken without measuring. peaks: gives for each name the most bytes that the whole program holds
+    with it; a candidate that needs much more than the default is not taken, however fast it is.
+    clock: `seconds`, or another way to measure.
     """
     measured_by = clock or seconds
 
@@ -97,9 +98,12 @@ def fastest(
     seconds_of = dict(zip(tried, times, strict=True))
 
     best = min(seconds_of, key=seconds_of.__getitem__)
-    # To know how much memory a program needs, it has to be scheduled: asked only where it counts
+    default = next(iter(seconds_of))
+
+    # Does the fastest need much more memory than the default? `peaks` is slow: it schedules the
+    # whole program for each candidate. So it is called only if the default is not the fastest.
     held: dict[str, int] = {}
-    if peaks is not None and best != next(iter(seconds_of)):
+    if peaks is not None and best != default:
         held = dict(peaks())
         allowed = [name for name in seconds_of if not is_hungry(name, held)]
         best = min(allowed, key=seconds_of.__getitem__)
@@ -108,7 +112,8 @@ def fastest(
 
 
 def is_hungry(name: str, peaks: Mapping[str, int]) -> bool:
-    """Would the program need much more memory with this than with the first?"""
+    """Would the program need much more memory with this candidate than with the default, which
+    comes first?"""
     default = next(iter(peaks.values()))
     return peaks[name] > MOST_MEMORY * default
 

@@ -22,8 +22,8 @@ from course_lib.lowering.ops import Handler, Value
 
 Kind = Literal["row", "column"]
 Level = Literal["row", "column", "across"]
-"""How often a step runs: once a row; for each column (or it reduces over them); for each column,
-summing rows."""
+"""How often a step runs. "row": once a row. "column": once for each column of a row; a reduction
+over the columns is such a step, too. "across": it sums down each column, across the rows."""
 
 
 class Loop(NamedTuple):

@@ -27,9 +27,10 @@ RESHAPES = (aten.view.default, aten._unsafe_view.default, aten.reshape.default, 
 PRODUCTS = (aten.mm.default, aten.bmm.default)
 TRANSPOSES = (aten.transpose.int, aten.permute.default, aten.t.default)
 OWN_COPY = "a copy that must be kept"
-"""In the `meta` of a node: not to be computed again, for then what it is a copy of would be
-kept."""
-SAME = 1e-6  # How far two products of the same numbers may be apart
+"""A key in the `meta` of a node: the partition must keep this copy. If it were made again in
+backward, the original would be kept, to which the program may write."""
+SAME = 1e-6
+"""How far two products of the same numbers may be apart: they are rounded in another order."""
 
 
 @dataclass
@@ -125,21 +126,26 @@ class Exchange:
     def write(self, writer: "NodeWriter", shown: set[Any]) -> fx.Node:
         """The sum in its new form.
 
-        What the program can see is copied: eager does not keep it, so the program may write to
-        it."""
-        like, known = writer.before.meta["val"], self.known
+        shown: the memory that the program can see (`shown_memory`)."""
+        before = writer.before.meta["val"]
+
+        # If `known` is a result, the program may write to it before backward. Eager's backward does
+        # not need it, and so would not mind. Hence a copy is kept.
+        known = self.known
         if memory(known.meta["val"]) in shown:
             known = writer.call(aten.clone.default, known)
             known.meta[OWN_COPY] = True
-        a, known = (writer.converted(each, torch.float32) for each in (self.a, known))
-        summed = writer.call(
-            aten.sum.dim_IntList, writer.call(aten.mul.Tensor, a, known), [-1], True
-        )
+
+        a = writer.converted(self.a, torch.float32)
+        known = writer.converted(known, torch.float32)
+        products = writer.call(aten.mul.Tensor, a, known)
+        summed = writer.call(aten.sum.dim_IntList, products, [-1], True)
         if abs(self.number - 1) > SAME:
             summed = writer.call(aten.mul.Tensor, summed, self.number)
-        return writer.converted(
-            writer.call(aten.view.default, summed, list(like.shape)), like.dtype
-        )
+
+        # In the shape and dtype of the sum that it replaces
+        in_shape = writer.call(aten.view.default, summed, list(before.shape))
+        return writer.converted(in_shape, before.dtype)
 
 
 def ratio(rest: Factors, known: fx.Node, turned: fx.Node) -> float | None:

@@ -58,17 +58,19 @@ class Loop(StaticLoop):
     """`range` and `tl.range`: a loop of the compiled kernel, its variable an int32 (int64 where a
     bound is one)."""
 
-    compiled = True
+    compiled = True  # Is it still a loop in the compiled kernel?
 
     def __init__(self, *bounds: Any, step: Any = None, **named: Any) -> None:
-        # `tl.range(arg1=0, arg2=8)`: bounds may be given by name
+        # Bounds may be given by name: `tl.range(arg1=0, arg2=8)`.
         named_bounds = [named[name] for name in ("arg1", "arg2") if name in named]
         bounds = (*bounds, *named_bounds)
         super().__init__(*bounds, step=step)
 
+        # The loop's variable is int32, or what int32 and the types of its bounds are promoted to.
         semantic = interpreter.interpreter_semantic
         self.dtype = tl.int32
-        for bound in (*bounds, *([] if step is None else [step])):
+        steps = [] if step is None else [step]
+        for bound in (*bounds, *steps):
             self.dtype = semantic.integer_promote_impl(self.dtype, semantic.to_tensor(bound).dtype)
         self.numpy_dtype = interpreter._get_np_dtype(self.dtype)
 
@@ -77,13 +79,16 @@ class Loop(StaticLoop):
             yield tl.tensor(Handle(np.array([i], self.numpy_dtype), self.dtype), self.dtype)
 
     def behind(self, name: str, place: str) -> Any:
-        """The variable behind its loop: whoever reads it is told."""
+        """What the loop's variable `name` is once the loop has ended: whoever reads it gets an
+        error."""
         return tl.tensor(BehindLoop(name, place, self.dtype), self.dtype)
 
 
 class BehindLoop(Handle):
-    """The variable of a loop behind it: poison for the compiler, so that any number may stand there
-    on a GPU."""
+    """The variable of a loop that has ended.
+
+    To Triton's compiler it has no value then, so on a GPU it may be any number. Reading it raises
+    `GPUFault`."""
 
     def __init__(self, name: str, place: str, dtype: Any) -> None:
         self.name, self.place = name, place
@@ -104,7 +109,7 @@ class BehindLoop(Handle):
 
 
 def loop(kind: Any, *bounds: Any, **named: Any) -> Any:
-    """What a `for` goes through."""
+    """What `for i in kind(*bounds)` of a kernel iterates over."""
     if kind is python_range:
         return Loop(*bounds, **named)
     return kind(*bounds, **named)

@@ -29,7 +29,7 @@ def test_a_loop_of_calls_is_kept_in_numbers_after_the_first_ones():
             compiled(torch.ones(4))
     assert len(trace.launches) == len(trace.guard_checks) == WHOLE
     launch = trace.launches[0]
-    count = trace.counts[launch.again]
+    count = trace.counts[launch.repeat_key]
     assert count.times == WHOLE + 200 and count.left_out == 200
     assert 0 < count.least <= count.median <= count.most <= count.total
     text = report(trace)

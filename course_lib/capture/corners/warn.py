@@ -29,9 +29,9 @@ def warn(it: Machine, message: Any, category: Any = None, stacklevel: int = 1, s
         category = type(message)
     category = UserWarning if category is None else category
     if not (isinstance(category, type) and issubclass(category, Warning)):
-        raise Unsupported("warns with a category that is none")
+        raise Unsupported("warns with a category that is no class of warnings")
     if skip_file_prefixes or type(stacklevel) is not int:
-        raise Unsupported("warns at a place that capture does not look for")
+        raise Unsupported("warns with `skip_file_prefixes`, or with a `stacklevel` that is no int")
     refuse_own_filters(it.world)
     it.world.warned.append(Warned(message, category, place(it.world, stacklevel), source))
 

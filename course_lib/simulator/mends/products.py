@@ -70,8 +70,9 @@ def multiply_scaled() -> None:
 def scaled(handle: Any, scale: Any, kind: Any, packed: int, across: bool = False) -> Any:
     """The numbers of an operand, each times the power of two of its group.
 
-    packed: the dimension along which two float4 codes share a byte. across: do groups lie along the
-    rows? (They do for the right operand.)
+    packed: the dimension along which two float4 codes share a byte. across: False for the left
+    operand, whose groups lie along the columns; True for the right one, whose groups lie along the
+    rows. Its scales come transposed.
     """
     if kind == FORMAT.E2M1:
         # each byte holds two codes, the low half first

@@ -30,9 +30,10 @@ from course_lib.frames import call_revealed, number
 from course_lib.viz.kit.user_lines import MovedToCall, as_written, calling, decorated
 
 WHOLE = 100
-"""So many events of a kind are kept one by one; of more, the numbers."""
+"""So many events with one `repeat_key` are kept. Those that follow are only counted."""
 FINENESS = 32
-"""A median is one of so many steps between a value and its double: 2 % of it."""
+"""Durations are counted in bins, so many between a duration and its double. A bin is then 2 % wide,
+and so exact is a median."""
 
 E = TypeVar("E", bound=Event)
 
@@ -46,30 +47,37 @@ class Count:
 
     def __init__(self, first: Event) -> None:
         self.first = first
-        self.times, self.total, self.least, self.most = 0, 0.0, math.inf, 0.0
-        self.steps: dict[int, int] = {}
-        """Logarithm of the seconds, in steps of 1/`FINENESS` → how often."""
+        self.times = 0
+        # Seconds: of all times together, of the shortest and of the longest
+        self.total, self.least, self.most = 0.0, math.inf, 0.0
+        # Number of a bin → how many durations are in it. Bin `n` is about 2 ** (n / FINENESS) s.
+        self.bins: dict[int, int] = {}
 
     def add(self, seconds: float) -> None:
+        """It happened once more. `seconds`: how long it took; 0 if nobody measured it."""
         self.times += 1
         self.total += seconds
         self.least, self.most = min(self.least, seconds), max(self.most, seconds)
-        step = round(FINENESS * math.log2(max(seconds, 1e-9)))
-        self.steps[step] = self.steps.get(step, 0) + 1
+
+        # No logarithm of 0: what took less than a nanosecond counts as one.
+        bin_number = round(FINENESS * math.log2(max(seconds, 1e-9)))
+        self.bins[bin_number] = self.bins.get(bin_number, 0) + 1
 
     @property
     def median(self) -> float:
-        """To 2 %, and within what was measured."""
-        below = 0
-        for step in sorted(self.steps):
-            below += self.steps[step]
-            if 2 * below >= self.times:
-                return min(max(2.0 ** (step / FINENESS), self.least), self.most)
+        """Half of the durations are not longer than this. (To 2 %: it is the middle of a bin, but
+        not beyond the shortest and the longest that were measured.)"""
+        counted = 0
+        for bin_number in sorted(self.bins):
+            counted += self.bins[bin_number]
+            if 2 * counted >= self.times:
+                middle = 2.0 ** (bin_number / FINENESS)
+                return min(max(middle, self.least), self.most)
         return 0.0
 
     @property
     def left_out(self) -> int:
-        """So many are counted only."""
+        """How many events were counted but not kept."""
         return max(0, self.times - WHOLE)
 
 
@@ -78,29 +86,34 @@ class Recording:
 
     def __init__(self) -> None:
         self.events: list[Event] = []
+        # Each event's time, by `time.perf_counter` (seconds)
         self.times: list[float] = []
-        """When each was told, in seconds (of `time.perf_counter`)."""
+        # `repeat_key` → how often such an event came
         self.counts: dict[Hashable, Count] = {}
-        """What happened again and again, by `again`."""
+
+        # For each `FrameSeen`, by its `id`: the code objects that were running, innermost first
         self.callers: dict[int, tuple[Any, ...]] = {}
-        """`id` of a `FrameSeen` → the code objects that were running, innermost first."""
+        # By the same `id`: the line of the program that called the frame, if it is known
         self.called_at: dict[int, Any] = {}
-        """The same → the line of the program that called it, if that is known."""
+        # By the same `id`: the name of the function that `cl.compile` was given, where the code is
+        # that of a decorator and has another name
         self.given: dict[int, str] = {}
-        """The same → the name of what `cl.compile` was given, where the code's own name is a
-        decorator's."""
+
         self.moved_to_call = MovedToCall()
-        self.lock = threading.RLock()  # what collects garbage may tell something meanwhile
+        # Reentrant: garbage may be collected during `note`, and a finalizer may emit an event.
+        self.lock = threading.RLock()
 
     def note(self, event: Event) -> None:
         """A listener: remember an event, or count it if many like it came before."""
         with self.lock:
             event = self.moved_to_call(event)
-            if (key := again(event)) is not None:
+            key = repeat_key(event)
+            if key is not None:
                 count = self.counts.setdefault(key, Count(event))
                 count.add(getattr(event, "seconds", 0.0))
                 if count.left_out:
                     return
+
             self.events.append(event)
             self.times.append(time.perf_counter())
             if isinstance(event, FrameSeen):
@@ -113,12 +126,13 @@ class Recording:
                 self.forget_refused(event)
 
     def forget_refused(self, last: FellBack) -> None:
-        """Drop the events of a call at the recompile limit, if many like it came before: then they
-        are counted only.
+        """Count a call that was refused at the recompile limit. Drop its events if `WHOLE` such
+        calls are kept already.
 
-        Such a call is the frame, the guards that failed, and `last`. The first failure of each
-        guard stays.
+        The events of such a call are the last ones: `FrameSeen`, a `GuardFailed` for each guard
+        that failed, and `last`. They stay if a guard is among them that had never failed before.
         """
+        # Walk back over the guards that failed, to the frame.
         start = len(self.events) - 2
         while start >= 0 and isinstance(self.events[start], GuardFailed):
             start -= 1
@@ -126,20 +140,23 @@ class Recording:
         if not isinstance(frame, FrameSeen) or frame.name != last.what or frame.code is None:
             return
 
+        # Of these only the number of times counts, so the seconds are 0.
         code = number(frame.code)
         refused = self.counts.setdefault(("refused", code, plain(last.why)), Count(last))
         refused.add(0.0)
-        is_first = False
+
+        has_new_failure = False
         for failure in self.events[start + 1 : -1]:
             assert isinstance(failure, GuardFailed)
-            times_failed = self.counts.setdefault(("failed", code, failure.guard), Count(failure))
-            is_first = is_first or not times_failed.times
-            times_failed.add(0.0)
+            failed = self.counts.setdefault(("failed", code, failure.guard), Count(failure))
+            if failed.times == 0:
+                has_new_failure = True
+            failed.add(0.0)
 
-        if refused.left_out and not is_first:
+        if refused.left_out and not has_new_failure:
             del self.events[start:], self.times[start:]
-            for known in (self.callers, self.called_at, self.given):
-                known.pop(id(frame), None)
+            for about_frame in (self.callers, self.called_at, self.given):
+                about_frame.pop(id(frame), None)
 
     def of(self, kind: type[E]) -> list[E]:
         """The events of one kind."""
@@ -184,12 +201,14 @@ class Recording:
         return total
 
 
-def again(event: Event) -> Hashable | None:
-    """What an event of a call has in common with those of other calls; None for what is told of a
-    compile. The events of `pictures/runtime/call_events.py` say it themselves."""
+def repeat_key(event: Event) -> Hashable | None:
+    """What an event has in common with those that repeat it in other calls. None for an event that
+    calls do not repeat: it belongs to a compile.
+
+    The events of `pictures/runtime/call_events.py` have a property of this name."""
     if isinstance(event, FellBack) and "recompile limit" not in event.why:
         return (FellBack, event.what, event.why)
-    key: Hashable | None = getattr(event, "again", None)
+    key: Hashable | None = getattr(event, "repeat_key", None)
     return key
 
 

@@ -21,7 +21,7 @@ from course_lib.viz.pictures.codegen.tile_parts import (
     TOP,
     drawn,
     left_out,
-    shown,
+    numbers_drawn,
     sizes_in_words,
     span,
     tile,
@@ -58,7 +58,7 @@ class Side:
     @property
     def drawn(self) -> list[int | None]:
         """The tiles that are drawn; None stands for those between."""
-        return shown(self.tiles)
+        return numbers_drawn(self.tiles)
 
     def words(self, at: int) -> str:
         """'rows 0 to 63': what a tile has."""

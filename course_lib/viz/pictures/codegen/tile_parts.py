@@ -25,8 +25,9 @@ CODEGEN = "codegen"
 """The stage whose colour tiles have."""
 
 
-def shown(count: int, most: int = 4) -> list[int | None]:
-    """Numbers from 0 to `count`: the first and the last, and None for those between."""
+def numbers_drawn(count: int, most: int = 4) -> list[int | None]:
+    """Which of `count` things, numbered from 0, a picture draws: all if they are few, else the
+    first and the last. One None between them stands for all that are left out."""
     if count <= most:
         return list(range(count))
     return [*range(most - 2), None, count - 1]

@@ -28,7 +28,7 @@ from course_lib.viz.pictures.codegen.tile_parts import (
     TOP,
     drawn,
     left_out,
-    shown,
+    numbers_drawn,
     sizes_in_words,
     span,
     tile,
@@ -173,8 +173,9 @@ def tile_sizes(tiling: Any, wanted: Mapping[str, int]) -> dict[str, int]:
 def in_words(cover: Cover) -> list[tuple[str, str, str]]:
     """A line for each program that is drawn: its name, its rows, its masked lanes."""
     lines = []
-    for program in shown(cover.programs):
+    for program in numbers_drawn(cover.programs):
         if program is None:
+            # It stands for all programs that are left out.
             lines.append(("…", "", ""))
         else:
             masked = f"{plural(cover.masked(program), 'lane')} masked"
@@ -187,18 +188,21 @@ def in_words(cover: Cover) -> list[tuple[str, str, str]]:
 
 def drawing(cover: Cover, name: str) -> Svg:
     """A line of tiles for each program."""
-    programs, steps = shown(cover.programs), shown(cover.steps)
+    programs, steps = numbers_drawn(cover.programs), numbers_drawn(cover.steps)
     rows = [cover.rows_in_words(program) for program in programs if program is not None]
     left = max(LEFT, *(16 + text_width(text, SMALL) for text in rows))
-    behind = SUMS + 4 if cover.chunks else 18
 
-    width = max(left + len(steps) * (WIDE + STEP) + behind, text_width(name, mono=True) + 8)
+    # Behind its last tile a program has the box of its sums, or only a margin.
+    after_tiles = SUMS + 4 if cover.chunks else 18
+    width_of_tiles = left + len(steps) * (WIDE + STEP) + after_tiles
+    width = max(width_of_tiles, text_width(name, mono=True) + 8)
     svg = Svg(width, TOP + len(programs) * (TALL + GAP) + 6)
     svg.text(4, 16, name, bold=True, mono=True)
 
     for number, program in enumerate(programs):
         y = TOP + number * (TALL + GAP)
         if program is None:
+            # "… 12 more", in place of those that are left out
             svg.text(4, y + TALL / 2, left_out(cover.programs, programs), dim=True)
             continue
         svg.text(4, y + 18, f"program {program:,}", bold=True)
@@ -210,7 +214,7 @@ def drawing(cover: Cover, name: str) -> Svg:
 
 def draw_program(svg: Svg, cover: Cover, program: int, left: float, y: float, headed: bool) -> None:
     """The tiles of one program, in the order in which it has them."""
-    steps = shown(cover.steps)
+    steps = numbers_drawn(cover.steps)
     for number, step in enumerate(steps):
         x = left + number * (WIDE + STEP)
         if step is None:

@@ -166,24 +166,26 @@ class TreeDrawing:
         self.failed = getattr(failure, "guard", None)
         self.why = told(failure)
         self.costs = costs
-        self.most = max(costs.values(), default=0.0) or 1.0
+        self.greatest_cost = max(costs.values(), default=0.0) or 1.0
 
-        self.tests = where_tests_stand(rows)
-        room_for_tests = 600 if costs else 725
-        self.cost = self.tests - TESTS + room_for_tests
-        width = self.cost + (160 if costs else 40)
+        # px from the left: where the column of tests begins, and behind it the column of costs
+        self.tests_x = x_of_tests(rows)
+        end_of_tests = 600 if costs else 725  # with the tests at `TESTS`
+        self.cost_x = end_of_tests + self.tests_x - TESTS
+        width = self.cost_x + (160 if costs else 40)
         extra_row = self.failed is not None
         self.svg = Svg(width, ROW * (len(rows) + extra_row) + 30)
         self.text: list[str] = []
 
+        # px from the top: the row that is drawn next, and by depth the last branch of that depth
         self.y = 24.0
-        self.above: dict[int, float] = {}  # depth → where the last branch of that depth stands
+        self.above: dict[int, float] = {}
 
     def draw(self) -> None:
         self.svg.text(4, 14, "what", SMALL, dim=True)
-        self.svg.text(self.tests, 14, "must be", SMALL, dim=True)
+        self.svg.text(self.tests_x, 14, "must be", SMALL, dim=True)
         if self.costs:
-            self.svg.text(self.cost + 12, 14, "cost of this test alone", SMALL, dim=True)
+            self.svg.text(self.cost_x + 12, 14, "cost of this test alone", SMALL, dim=True)
 
         for row in self.rows:
             self.draw_row(row)
@@ -200,7 +202,7 @@ class TreeDrawing:
         self.above[depth] = self.y
 
         x = 4 + STEP * depth
-        name = middle(branch.name, self.tests - x - 40, mono=True, bold=broken)
+        name = middle(branch.name, self.tests_x - x - 40, mono=True, bold=broken)
         colour = "break" if broken else None
         self.svg.text(
             x + 4, self.y + 15, name, mono=True, bold=broken, stage=colour, tip=branch.name
@@ -232,24 +234,26 @@ class TreeDrawing:
             self.svg.path(twig, stage=None, line=1.2, opacity=0.4)
 
     def draw_tests(self, branch: Branch, failed: bool) -> None:
-        draw_diamond(self.svg, self.tests - 14, self.y + 10, "break" if failed else "guards")
+        """What the object of a branch must be, in the column of tests."""
+        draw_diamond(self.svg, self.tests_x - 14, self.y + 10, "break" if failed else "guards")
         tests = readable("; ".join(dict.fromkeys(map(required, branch.guards))))
-        fits = shorten(tests, self.cost - self.tests, SMALL, mono=True)
-        self.svg.text(self.tests, self.y + 15, fits, SMALL, mono=True, tip=tests)
+        fits = shorten(tests, self.cost_x - self.tests_x, SMALL, mono=True)
+        self.svg.text(self.tests_x, self.y + 15, fits, SMALL, mono=True, tip=tests)
 
     def draw_cost(self, branch: Branch) -> None:
+        """A bar as long as the tests of a branch are slow, and their seconds beside it."""
         cost = sum(self.costs.get(guard, 0.0) for guard in branch.guards)
-        length = max(2.0, BAR * cost / self.most)
-        x = self.cost + 12
+        length = max(2.0, BAR * cost / self.greatest_cost)
+        x = self.cost_x + 12
         self.svg.box(x, self.y + 5, length, 11, "guards", radius=2, strength=0.45)
-        # Less than the clock can tell from nothing is no "0 ns"
+        # A test that is faster than the clock can tell is not free: "0 ns" would be wrong.
         shown = human_seconds(cost) if cost >= RESOLUTION else "under 1 ns"
         self.svg.text(x + 6 + length, self.y + 15, shown, SMALL)
 
     def draw_failure(self) -> None:
-        """A row of its own below the guard that did not hold."""
-        why = middle(f"✕ {self.why}", self.cost - self.tests - 20, bold=True)
-        self.svg.text(self.tests, self.y + 13, why, bold=True, stage="break", tip=self.why)
+        """Below the guard that did not hold: a row that says why."""
+        why = middle(f"✕ {self.why}", self.cost_x - self.tests_x - 20, bold=True)
+        self.svg.text(self.tests_x, self.y + 13, why, bold=True, stage="break", tip=self.why)
         self.y += ROW
 
     def write(self, row: Row, broken: bool, here: bool) -> None:
@@ -264,8 +268,8 @@ class TreeDrawing:
         self.text.append(f"{mark} {indent}{name} {kinds}".rstrip())
 
 
-def where_tests_stand(rows: list[Row]) -> float:
-    """px from the left."""
+def x_of_tests(rows: list[Row]) -> float:
+    """px from the left: where the column of tests begins, so that the names have room before it."""
     names = []
     for row in rows:
         name = text_width(row.branch.name, mono=True, bold=True)

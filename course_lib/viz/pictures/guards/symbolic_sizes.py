@@ -96,7 +96,7 @@ def two_lives(rows: Sequence[tuple[str, object, str, str]]) -> Picture:
 
 
 def columns_for(rows: Sequence[tuple[str, object, str, str]]) -> list[Column]:
-    """Each as wide as the widest cell in it."""
+    """The columns of the table from left to right, each as wide as its widest cell."""
     places = []
     x: float = 4
     for i, heading in enumerate(HEADINGS):

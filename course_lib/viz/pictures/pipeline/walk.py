@@ -38,6 +38,14 @@ TIMES = 3
 LIGHT = {"ground": "#ffffff", "ink": "#1f2328", "soft": "#59636e", "rim": "#d1d9e0"}
 DARK = {"ground": "#0d1117", "ink": "#f0f6fc", "soft": "#aab4c0", "rim": "#3d444d"}
 
+# CSS classes of the SVG file. They are one letter long: the file has hundreds of them, and whoever
+# opens the README loads it.
+GROUND = "g"
+INK = "i"
+SOFT = "s"
+STROKE = "l"
+IN_CODE = "c"
+
 
 @dataclass(frozen=True)
 class Instruction:
@@ -85,7 +93,9 @@ class Film:
 
     language: str | None = None
     parts: list[str] = field(default_factory=list)
+    # (second at which pieces come, second at which they go) → the CSS class of these pieces
     spans: dict[tuple[float, float], str] = field(default_factory=dict)
+    # Where the next scene begins, in seconds; at the end the length of the film
     now: float = 0.0
 
     def scene(self, seconds: float, parts: Sequence[tuple[float, str]]) -> None:
@@ -101,22 +111,29 @@ class Film:
         return translate(text, self.language)
 
     def rules(self) -> str:
-        """The CSS that shows and hides.
+        """The CSS that shows and hides the pieces.
 
         What is there at second 0 is what a reader without motion sees."""
         rules = []
+        whole = self.now
         for (start, end), name in self.spans.items():
             shown = int(start == 0)
-            rules.append(
-                f".{name} {{ opacity: {shown}; animation: {name} {self.now:g}s linear {TIMES} both }}"
-            )
+            looks = f"opacity: {shown}; animation: {name} {whole:g}s linear {TIMES} both"
+            rules.append(f".{name} {{ {looks} }}")
+
+            # (second, opacity): a piece fades in at `start`, and out before `end`.
             stops = [(start, 0.0), (start + FADE, 1.0)] if start else [(0.0, 1.0)]
-            stays = end == self.now
-            stops += [(end, 1.0)] if stays else [(end - FADE, 1.0), (end, 0.0), (self.now, 0.0)]
-            frames = " ".join(
-                f"{100 * at / self.now:.2f}% {{ opacity: {how:g} }}" for at, how in stops
-            )
-            rules.append(f"@keyframes {name} {{ 0% {{ opacity: {shown} }} {frames} }}")
+            if end == whole:
+                # The last scene stays.
+                stops.append((end, 1.0))
+            else:
+                stops += [(end - FADE, 1.0), (end, 0.0), (whole, 0.0)]
+
+            frames = []
+            for second, opacity in stops:
+                frames.append(f"{100 * second / whole:.2f}% {{ opacity: {opacity:g} }}")
+            frames_of_piece = " ".join(frames)
+            rules.append(f"@keyframes {name} {{ 0% {{ opacity: {shown} }} {frames_of_piece} }}")
         return "\n".join(rules)
 
 
@@ -139,18 +156,21 @@ def walk(shown: Walk, language: str | None = None) -> str:
         f'aria-labelledby="t d" font-family="{escape(SANS)}">\n'
         f'<title id="t">{escape(title)}</title>\n<desc id="d">{escape(described)}</desc>\n'
         f"<style>\n{_looks(LIGHT)}\n@media (prefers-color-scheme: dark) {{\n{_looks(DARK)}\n}}\n"
-        f".c {{ font-family: {MONO}; white-space: pre }}\n{film.rules()}\n"
+        f".{IN_CODE} {{ font-family: {MONO}; white-space: pre }}\n{film.rules()}\n"
         "@media (prefers-reduced-motion: reduce) { g { animation: none !important } }\n</style>\n"
-        f'<rect class="g" x=".5" y=".5" width="{WIDTH - 1}" height="{HEIGHT - 1}" rx="10"/>\n'
+        f'<rect class="{GROUND}" x=".5" y=".5" width="{WIDTH - 1}" height="{HEIGHT - 1}" rx="10"/>\n'
         + "\n".join(film.parts)
         + "\n</svg>\n"
     )
 
 
 def _looks(theme: dict[str, str]) -> str:
+    """The CSS of the classes that have a colour, in a theme: `LIGHT` or `DARK`."""
     return (
-        f".g {{ fill: {theme['ground']}; stroke: {theme['rim']} }} .i {{ fill: {theme['ink']} }} "
-        f".s {{ fill: {theme['soft']} }} .l {{ stroke: {theme['soft']} }}"
+        f".{GROUND} {{ fill: {theme['ground']}; stroke: {theme['rim']} }} "
+        f".{INK} {{ fill: {theme['ink']} }} "
+        f".{SOFT} {{ fill: {theme['soft']} }} "
+        f".{STROKE} {{ stroke: {theme['soft']} }}"
     )
 
 
@@ -164,22 +184,26 @@ TABS = (
     ("fusion", "scheduling"),
     ("C++", "codegen"),
 )
-"""Scene → its name and its stage."""
+"""By the number of a scene: its name, and the stage whose colour it has."""
 
 
 def _head(film: Film, number: int, sentence: str) -> str:
-    """The six names with this scene's lit, and what to see in it."""
+    """The head of scene `number`: the names of all six, this one's lit, and below them a sentence
+    that says what to see."""
     parts = []
-    wide = (WIDTH - 2 * LEFT) / len(TABS)
+    step = (WIDTH - 2 * LEFT) / len(TABS)
+    wide = step - 6
     for i, (name, stage) in enumerate(TABS):
-        lit = i == number
-        x = LEFT + i * wide
-        strength, line = (0.3, 2.5) if lit else (0.08, 0)
-        parts.append(_rect(x, 14, wide - 6, 28, stage, strength, line))
-        weight = ' font-weight="600"' if lit else ""
+        x = LEFT + i * step
+        if i == number:
+            strength, line, looks, weight = 0.3, 2.5, INK, ' font-weight="600"'
+        else:
+            strength, line, looks, weight = 0.08, 0, SOFT, ""
+
+        parts.append(_rect(x, 14, wide, 28, stage, strength, line))
         parts.append(
-            f'<text class="{"i" if lit else "s"}" x="{x + (wide - 6) / 2:.1f}" y="33" font-size="13.5" text-anchor="middle"{weight}>'
-            f"{escape(film.say(name))}</text>"
+            f'<text class="{looks}" x="{x + wide / 2:.1f}" y="33" font-size="13.5" '
+            f'text-anchor="middle"{weight}>{escape(film.say(name))}</text>'
         )
     parts.append(_text(LEFT, 68, film.say(sentence), plain=True))
     return "".join(parts)
@@ -201,17 +225,19 @@ def _rect(
 
 
 def _text(x: float, y: float, text: str, *, plain: bool = False, soft: bool = False) -> str:
-    looks = ("s" if soft else "i") + ("" if plain else " c")
-    return f'<text class="{looks}" x="{x:.1f}" y="{y:.1f}" font-size="{PLAIN if plain else CODE}">{escape(text)}</text>'
+    """A line of text; of code, unless it is `plain`. `soft`: in the colour of what matters less."""
+    looks, size = (SOFT if soft else INK), PLAIN
+    if not plain:
+        looks, size = f"{looks} {IN_CODE}", CODE
+    return f'<text class="{looks}" x="{x:.1f}" y="{y:.1f}" font-size="{size}">{escape(text)}</text>'
 
 
 def _arrow(x: float, y: float, length: float) -> str:
-    """Down, with its head."""
+    """An arrow that points down: from (x, y), `length` px long."""
     end = y + length
-    return (
-        f'<path class="l" d="M{x:.1f} {y:.1f} V{end:.1f} M{x - 4:.1f} {end - 5:.1f} L{x:.1f} {end:.1f} L{x + 4:.1f} {end - 5:.1f}" '
-        'fill="none" stroke-width="1.6"/>'
-    )
+    shaft = f"M{x:.1f} {y:.1f} V{end:.1f}"
+    head = f"M{x - 4:.1f} {end - 5:.1f} L{x:.1f} {end:.1f} L{x + 4:.1f} {end - 5:.1f}"
+    return f'<path class="{STROKE}" d="{shaft} {head}" fill="none" stroke-width="1.6"/>'
 
 
 # ---- the scenes ----------------------------------------------------------------------------------
@@ -228,7 +254,7 @@ def _python(film: Film, shown: Walk, number: int) -> None:
 
 
 def _large(x: float, y: float, text: str) -> str:
-    return f'<text class="i c" x="{x:.1f}" y="{y:.1f}" font-size="24">{escape(text)}</text>'
+    return f'<text class="{INK} {IN_CODE}" x="{x:.1f}" y="{y:.1f}" font-size="24">{escape(text)}</text>'
 
 
 def _bytecode(film: Film, shown: Walk, number: int) -> None:
@@ -280,17 +306,18 @@ def _places(nodes: Sequence[Node]) -> dict[str, tuple[float, float]]:
 
 
 def _edge(start: tuple[float, float], end: tuple[float, float]) -> str:
-    """From the box at `start` to the one at `end`, which is below it, or below and to the left."""
-    if start[0] == end[0]:
-        return _arrow(
-            start[0] + NODE_WIDTH / 2, start[1] + NODE_HEIGHT, end[1] - start[1] - NODE_HEIGHT - 2
-        )
-    x, y = start[0] + NODE_WIDTH / 2, end[1] + NODE_HEIGHT / 2
-    tip = end[0] + NODE_WIDTH + 3
-    return (
-        f'<path class="l" d="M{x:.1f} {start[1] + NODE_HEIGHT:.1f} V{y:.1f} H{tip:.1f} m5 -4 l-5 4 l5 4" fill="none" '
-        'stroke-width="1.6"/>'
-    )
+    """From the box at `start` to the one at `end`, which is below it, or below and to the left.
+
+    A place is the upper left corner of a box."""
+    (start_x, start_y), (end_x, end_y) = start, end
+    middle_of_start, bottom_of_start = start_x + NODE_WIDTH / 2, start_y + NODE_HEIGHT
+    if start_x == end_x:
+        return _arrow(middle_of_start, bottom_of_start, end_y - start_y - NODE_HEIGHT - 2)
+
+    # Down from the middle of one box, then left to the right side of the other
+    tip = end_x + NODE_WIDTH + 3
+    way = f"M{middle_of_start:.1f} {bottom_of_start:.1f} V{end_y + NODE_HEIGHT / 2:.1f} H{tip:.1f}"
+    return f'<path class="{STROKE}" d="{way} m5 -4 l-5 4 l5 4" fill="none" stroke-width="1.6"/>'
 
 
 def _boxes(shown: Walk, stage: str) -> list[str]:

@@ -42,7 +42,7 @@ class GuardsChecked(events.Event):
     seconds: float
 
     @property
-    def again(self) -> Hashable:
+    def repeat_key(self) -> Hashable:
         """What it has in common with those of other calls (see `viz.recording`)."""
         return GuardsChecked, self.check, self.held
 
@@ -57,7 +57,7 @@ class KernelLaunched(events.Event):
     seconds: float
 
     @property
-    def again(self) -> Hashable:
+    def repeat_key(self) -> Hashable:
         """What it has in common with the launches of this kernel in other calls."""
         return KernelLaunched, self.program, self.number
 
@@ -74,7 +74,7 @@ class CudaGraphReplayed(events.Event):
     seconds: float
 
     @property
-    def again(self) -> Hashable:
+    def repeat_key(self) -> Hashable:
         """What it has in common with the other replays of this program."""
         return CudaGraphReplayed, self.program
 

@@ -307,8 +307,8 @@ def work_in_words(point: Point) -> tuple[str, str, str]:
 
 
 def share_of_roof(point: Point, bandwidth: float, peak: float) -> str:
-    """How much of what the machine could do: the time that it would need at its limit, of the time
-    that was taken."""
+    """'37 %': the least time in which the machine could run this kernel, as a share of the time
+    that the kernel took."""
     if not point.seconds:
         return "–"
     least = max(point.bytes / bandwidth, point.flops / peak)
@@ -316,7 +316,7 @@ def share_of_roof(point: Point, bandwidth: float, peak: float) -> str:
 
 
 MOST_NAMES = 6
-"""So many kernels are named in the drawing."""
+"""How many kernels get their name in the drawing."""
 CAPTION = (
     "Each point is a kernel that was run and timed; above the slope, its data were still in the caches; above the flat roof, "
     "the machine was busy while its peak was measured."
