@@ -21,7 +21,8 @@ from course_lib.pipeline import Pipeline, is_symbolic, needs_grad
 Inputs: TypeAlias = list[torch.Tensor]
 Backend: TypeAlias = Callable[[fx.GraphModule, Inputs], Callable[..., Any]]
 NamedBackend: TypeAlias = Callable[[fx.GraphModule, Inputs, Pipeline, str], Callable[..., Any]]
-"""One of ours: it also gets the stages, and the language of kernels."""
+"""A backend of ours. Beside graph and inputs it gets the stages, and the language of the
+kernels."""
 
 
 @dataclass(frozen=True)

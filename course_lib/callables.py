@@ -25,8 +25,14 @@ from course_lib.trace_rules import called, is_library
 from course_lib.twin import twin_of, untwinned
 
 F = TypeVar("F", bound=Callable[..., Any])
-FX_ASKS_THE_THREAD = hasattr(fx_tracer, "_get_is_fx_tracing")
-"""From torch 2.15 on, each thread has its answer."""
+if hasattr(fx_tracer, "_get_is_fx_tracing"):
+    # Since torch 2.15: is this thread tracing?
+    fx_is_tracing = fx_tracer._get_is_fx_tracing
+else:
+
+    def fx_is_tracing() -> bool:
+        """Is any thread tracing with `torch.fx`?"""
+        return fx_tracer._is_fx_tracing_flag
 
 
 def compiled_function(function: F, compiler: Any) -> F:
@@ -82,7 +88,7 @@ def others_trace() -> bool:
         is_dynamo_compiling()
         or forward_ad._current_level >= 0
         or jit_trace() is not None
-        or (fx_tracer._get_is_fx_tracing() if FX_ASKS_THE_THREAD else fx_tracer._is_fx_tracing_flag)
+        or fx_is_tracing()
     )
 
 

@@ -24,7 +24,7 @@ CHECKED = set(
 )
 """Words in the names of operators whose kernels look at the data."""
 CHECKED_NAMES = {"masked_select", "masked_scatter", "masked_scatter_"}
-"""The same, where the words by themselves would say too much."""
+"""Whole names of such operators, where a word of the name would fit others, too."""
 DIVISIONS = set("div divide remainder fmod floordiv ifloordiv mod imod".split())
 """Words in the names of operators that refuse a divisor of 0, if it is an integer."""
 POWERS = {"pow", "ipow", "rpow"}

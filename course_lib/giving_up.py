@@ -72,7 +72,7 @@ class AtLimit:
         self.until = LATER
 
     def counting(self, check: Callable[..., bool]) -> Callable[..., bool]:
-        """The same check, which notes when it holds."""
+        """`check`, wrapped so that it notes how often it holds."""
 
         def count(func: Any, *args: Any) -> bool:
             holds = check(func, *args)

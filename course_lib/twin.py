@@ -242,6 +242,8 @@ class Method:
         return types.MethodType
 
 
+# The descriptors of the two slots: `set_bound(method, bound)` does what `method.bound = bound`
+# would.
 set_bound: Callable[[Method, types.MethodType], None] = own_names(Method)["bound"].__set__
 set_twin: Callable[[Method, Twin], None] = own_names(Method)["twin"].__set__
 

@@ -14,7 +14,15 @@ Read in this order:
     runtime.py, gradients.py        the compiled halves as a part of the program
     numbers.py                      numbers that change from call to call
 
-The other files have one special case each.
+The other files have one special case each:
+
+    tidying.py, effects.py          nodes that only the recording needed, and nodes with an effect
+    sizes_as_nodes.py, forms.py     symbolic sizes in a graph, and the shapes that they give
+    absent.py                       backward when some results were not used
+    again.py                        backward by eager's own rules: twice, or after a write
+    result_hooks.py                 hooks on results
+    buckets.py                      a graph in pieces, under `DistributedDataParallel`
+
 In PyTorch: `torch/_functorch/aot_autograd.py`, `torch/_functorch/partitioners.py`.
 """
 

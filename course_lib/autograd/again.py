@@ -183,11 +183,11 @@ class Again:
         """What backward needs to know about a forward call. numbers: what `random` gave before it;
         sizes: the values of symbols."""
         return Noted(
-            [Note(n, weakref.ref(x), x._version) for n in self.noted if can_change(x := inputs[n])],
-            [Note(n, weakref.ref(v), v._version) for n, v in values.items() if can_change(v)],
-            {n: inputs[n] for n in self.held},
-            numbers,
-            sizes,
+            inputs=notes_of({n: inputs[n] for n in self.noted}),
+            values=notes_of(values),
+            held={n: inputs[n] for n in self.held},
+            random=numbers,
+            sizes=sizes,
         )
 
     def is_wanted(self) -> bool:
@@ -348,6 +348,15 @@ def needed_inputs(parts: Partition, placeholders: Sequence[fx.Node]) -> set[int]
 def by_formula(node: fx.Node) -> bool:
     """Is it a random number that no generator of torch's draws? (`lowering/philox.py`)"""
     return str(node.target).startswith("course_lib.random")
+
+
+def notes_of(tensors: Mapping[int, Any]) -> list[Note]:
+    """A note for each tensor whose writes are counted."""
+    notes = []
+    for place, tensor in tensors.items():
+        if can_change(tensor):
+            notes.append(Note(place, weakref.ref(tensor), tensor._version))
+    return notes
 
 
 def can_change(value: Any) -> bool:

@@ -45,7 +45,7 @@ class Gradients:
         self.forms_of_tangents = Forms([node.meta["val"] for node in self.tangents], parts.sizes)
         self.forms = Forms([node and node.meta["val"] for node in results], parts.sizes)
         # Input → the tangent that is its gradient as it is (`x + 1`). Eager hands on that very
-        # tensor, which may be an # expanded one: whoever writes to it gets an error.
+        # tensor, which may be an expanded one: whoever writes to it gets an error.
         self.tangent_as_gradient = {
             n: self.tangents.index(node)
             for n, node in zip(signature.gradients, results, strict=True)

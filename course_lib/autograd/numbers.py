@@ -44,10 +44,11 @@ IN_PLACE = {
     "sub_",
     "div_",
 }
-"""Of these, the ones that write to their tensor: it keeps its dtype, so no result of theirs can be
-rounded afterwards."""
+"""The operations of `ARITHMETIC` that write to their tensor. It keeps its dtype, so their result
+cannot be rounded afterwards."""
 FACTORS = {operator.mul, operator.truediv, torch.mul, torch.div, "mul", "div"}
-"""Those that eager computes in float32 for halves, if one operand is a number."""
+"""Operations that eager computes in float32 for float16 and bfloat16, if one operand is a
+number."""
 scalar_tensor: Any = torch.scalar_tensor
 HALVES = (torch.float16, torch.bfloat16)
 EXACT = 2**53

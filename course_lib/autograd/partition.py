@@ -230,7 +230,7 @@ def upstream(graph: fx.Graph, outputs: list[Any], known: Collection[fx.Node] = (
 
 
 def downstream(graph: fx.Graph, inputs: list[fx.Node]) -> set[fx.Node]:
-    """These nodes and all that is computed from them."""
+    """The nodes `inputs`, and all that is computed from them."""
     reached_nodes = set(inputs)
     for node in graph.nodes:
         if node.op != "output" and not reached_nodes.isdisjoint(node.all_input_nodes):

@@ -42,7 +42,7 @@ class Result:
     requires_grad: bool = True
 
     def in_sizes(self) -> "Result":
-        """The same, its layout in `sizes.Size`s."""
+        """This result, with the numbers of its layout as `sizes.Size`s."""
         return replace(self, layout=self.layout and Layout(*map(sizes.shape_or_size, self.layout)))
 
     def made_of(self, inputs: Values, values: Values) -> Any:
@@ -88,9 +88,9 @@ class Signature:
     gradients: tuple[int, ...] = ()
     # For each value that has a gradient: the inputs to which its gradient flows
     reached: tuple[frozenset[int], ...] = ()
-    # The inputs that require a gradient and to which none flows, from no value (`x.detach()`)
+    # The inputs that require a gradient and get none from any value (the program used `x.detach()`)
     unconnected: tuple[int, ...] = ()
-    # The values on which other values depend: their gradients depend on those of the others
+    # The values that other values are computed from. Their gradients come in part from these others
     inner: tuple[int, ...] = ()
 
     @property
@@ -181,10 +181,10 @@ class Owner(NamedTuple):
 
 
 class Mate(NamedTuple):
-    """One of several results in the same memory, and the same tensor as the captured program had
-    it."""
+    """One of several results that lie in the same memory."""
 
     tensor: torch.Tensor
+    # The same result as the captured program had it
     captured: Any
 
 
@@ -358,7 +358,7 @@ def restride(value: Any, like: Any, lies: Any = None) -> Any:
     """
     if not is_strided(value) or not (isinstance(like, Form) or is_strided(like)):
         return value
-    # Of torch 2.11's fake tensors some have a wrong shape.
+    # Some fake tensors of torch 2.11 have a wrong shape.
     if value.shape != like.shape:
         return value
 

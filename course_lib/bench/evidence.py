@@ -61,9 +61,9 @@ class Evidence:
     kernels: int
     library_calls: int
     loop_bytes: int
-    """Through memory in one call, by the kernels that were generated."""
+    """Bytes that the generated kernels move through memory in one call."""
     library_flops: int
-    """Of the matrix products, convolutions and attentions of one call."""
+    """Floating-point operations of the matrix products, convolutions and attentions in one call."""
 
     def rows(self) -> list[tuple[str, str, str]]:
         """Question, what was counted, and in words when that is bad news."""

@@ -268,4 +268,4 @@ TRAINED = {
         True,
     ),
 }
-"""The same, for `course bench peak`."""
+"""The models of `course bench peak`."""

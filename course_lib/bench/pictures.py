@@ -105,7 +105,7 @@ class Axis:
         return self.left + TRACK * seconds / self.most
 
     def clipped(self, seconds: float) -> float:
-        """The same; what is longer than the axis stands at its end."""
+        """Where a time stands on the axis, as `at`; a time beyond the axis stands at its end."""
         return self.at(min(seconds, self.most))
 
 

@@ -19,6 +19,20 @@ Read in this order:
     head.py, rebuild.py, rebuild_kinds.py, breaks.py
                                              what runs in the frame's place
 
+Beside this path:
+
+    rules.py, values.py                      what all lists of rules share; questions about values
+    recorder.py                              hears of each torch operation of the program
+    inliner.py                               hears of each function that Python calls by itself
+    expected.py, unused.py                   checks in the graph: asserted branches, and operations
+                                             that only raise
+    known.py, effects.py                     what is known of an object, and what has changed
+                                             outside
+    classes.py, global_state.py              classes and switches of torch, of which guards ask
+    relations.py                             questions about sizes as a reader expects them
+    resuming.py                              the call of a resume function
+    user.py                                  what a program says to its compiler
+
 `corners/` has the special cases. Each adds rules to the lists of the ordinary path, which imports
 none of them.
 In PyTorch: `torch/_dynamo/convert_frame.py` (`_compile`), `symbolic_convert.py`, `variables/`.

@@ -220,7 +220,7 @@ class BreakBuilder(HeadBuilder, Stack):
         stay = Side(i.next_offset, self.stack)
 
         # Python 3.11's JUMP_IF_TRUE_OR_POP is two instructions here, of one offset: the jump, and a
-        # POP_TOP after it. # So the side that does not jump pops what the other keeps.
+        # POP_TOP after it. So the side that does not jump pops what the other keeps.
         is_jump_or_pop = bool(after) and after[0].offset == i.offset
         if is_jump_or_pop:
             stay = Side(i.next_offset, self.stack[:-1])
@@ -244,7 +244,7 @@ class BreakBuilder(HeadBuilder, Stack):
 
     def branch(self, condition: str, yes: Side, no: Side) -> None:
         """A two-way `if`."""
-        # Its truth may raise, and then the program's handler is asked.
+        # The truth of a value may raise, and then the program's handler is asked.
         if self.handler is not None:
             condition = self.do(f"bool({condition})")
 

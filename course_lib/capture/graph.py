@@ -99,7 +99,7 @@ class GraphBuilder:
         self.expected: list[tuple[torch.Tensor, bool]] = []
 
         # A tensor counts its writes (`_version`). Some do not: those made in inference mode,
-        # `x.data`, running statistics. # Is there such a tensor? How many operations wrote to one?
+        # `x.data`, running statistics. Is there such a tensor? How many operations wrote to one?
         self.has_uncounted = False
         self.uncounted_writes = 0
 
@@ -164,7 +164,7 @@ class GraphBuilder:
             node.target = node.name  # a name that no other node has
 
         # The real tensor is asked: a write of the program may have changed the fake one. (A
-        # subclass of the user's would # answer by its own `__torch_function__`.)
+        # subclass of the user's would answer by its own `__torch_function__`.)
         with torch._C.DisableTorchFunction():
             requires_grad = getattr(new.real, "requires_grad", False)
         node.meta.update(

@@ -246,7 +246,8 @@ class HeadBuilder(Rebuilder):
     # --- side effects
 
     def effects(self) -> None:
-        """Everything that the interpreted program changed outside, if all is as it expected."""
+        """Write the program's changes of what is outside, and before them the checks of what
+        capture expected: if one fails, nothing is changed."""
         for tensor, truth in self.world.builder.expected:
             text = self.rebuild(tensor)
             self.checks.append(text if truth else f"not {text}")
@@ -258,6 +259,7 @@ class HeadBuilder(Rebuilder):
             length_before = len(self.body)
             self.effects_on(known)
             if len(self.body) > length_before:
+                # It is changed. If it were the same object as another one, that would change, too.
                 self.assume_apart(known)
 
         for stored in self.world.stored.values():
@@ -280,8 +282,8 @@ class HeadBuilder(Rebuilder):
             self.content_effect(known, known.stand_in, known.before)
 
     def stored_effect(self, stored: Stored) -> None:
-        """What was stored where no copy is: in a global variable, in an attribute of a tensor or a
-        class."""
+        """Write what the program stored in an object that has no stand-in: in a global variable, in
+        an attribute of a tensor or a class."""
         holder, name = stored.holder, stored.name
         if type(holder) is dict:
             place = f"{self.world.globals[id(holder)].source.expr}[{name!r}]"
@@ -354,7 +356,7 @@ class HeadBuilder(Rebuilder):
         member = member_of(cls, name)
 
         # The class has a descriptor of this name (a property), which `setattr` would call. What is
-        # to be set lies beside it, in # the instance's dict.
+        # to be set lies beside it, in the instance's dict.
         if hasattr(type(member), "__set__") and not is_slot(member):
             self.body.append(f"{place}.__dict__[{name!r}] = {self.rebuild(value)}")
             return

@@ -52,6 +52,7 @@ class Inliner(frames.Watcher):
         return frames.run_apart(function, *args)
 
     def refuse_bare_stand_in(self, value: Any, function: types.FunctionType) -> None:
+        """Raise Unsupported if `function` would get the stand-in of an instance."""
         bare = self.bare_stand_in(value)
         if bare is not None:
             raise Unsupported(
@@ -69,17 +70,21 @@ class Inliner(frames.Watcher):
         if type(value) is dict:
             value = list(value.values())
         if type(value) in (tuple, list):
-            stand_ins = (self.bare_stand_in(part) for part in value)
-            return next((bare for bare in stand_ins if bare is not None), None)
+            for part in value:
+                bare = self.bare_stand_in(part)
+                if bare is not None:
+                    return bare
         return None
 
     def inline(self, function: types.FunctionType, *args: Any) -> Any:
         """Interpret the frame.
 
-        (Defaults are the function's own: what stands for them is put in their place.)"""
+        Where an argument was left out, Python has put the real default into `args`. The program
+        must see what stands for that default, so it is put in its place."""
         world = self.world
         world.adopt(function, args)
 
+        # The real defaults and their stand-ins come in the same order.
         defaults, more = world.defaults(function)
         real = *(function.__defaults__ or ()), *(function.__kwdefaults__ or {}).values()
         stand_ins = dict(zip(map(id, real), (*defaults, *more.values()), strict=True))

@@ -18,11 +18,11 @@ class Known:
     real: Any
     source: Source
 
-    # Of a container: the items that its stand-in held when it was made
+    # For a container: the items that its stand-in held when it was made
     before: Any = None
 
-    # Of an instance or a cell: the attributes that its stand-in was given so far. MISSING: the real
-    # one has none of the name
+    # For an instance or a cell: the attributes that its stand-in was given so far. MISSING: the
+    # real one has none of the name
     attributes: dict[str, Any] | None = None
 
     # An object that capture knows nothing about: it can be passed on, and that is all

@@ -257,9 +257,9 @@ class Machine(Stack):
 
     @property
     def place_of_generator(self) -> int:
-        """Of a generator's code: the instruction that makes it.
+        """Where in the code of a generator function the instruction is that makes the generator.
 
-        Those before it run at once (3.15: `iter()`), the rest later."""
+        The instructions before it run at once (3.15: `iter()`), the rest later."""
         return next(n for n, i in enumerate(self.program) if i.op == "RETURN_GENERATOR")
 
     def begin(self) -> None:

@@ -34,7 +34,7 @@ TO_PYTHON = set(
 )
 """Tensor methods whose result is not a tensor but depends on its data."""
 TO_NUMBERS = {"item", "tolist", "__bool__", "__int__", "__float__", "__index__"}
-"""Of these, those that give numbers."""
+"""Those of `TO_PYTHON` that give numbers."""
 REACH_AROUND = set(
     """backward grad requires_grad_ register_hook register_post_accumulate_grad_hook retain_grad set_ resize_
     resize_as_ share_memory_ storage untyped_storage storage_offset pin_memory __setstate__ swap_tensors as_subclass
@@ -45,7 +45,7 @@ REACH_AROUND = set(
 """Functions whose effect a graph of operations cannot hold, or that may share memory with what is
 no tensor."""
 RESHAPING = {"t_", "transpose_", "squeeze_", "unsqueeze_", "swapaxes_", "swapdims_"}
-"""Of these, those that a graph can hold for its own tensors."""
+"""Those of `REACH_AROUND` that a graph can hold for its own tensors."""
 
 OF_NUMBERS = {IN_PLACE[f"{sign}="]: function for sign, function in OPERATORS.items()}
 OF_NUMBERS |= dict.fromkeys((operator.pow, operator.ipow), pow)

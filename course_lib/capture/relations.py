@@ -43,7 +43,7 @@ class Sides:
 
     @property
     def relation(self) -> sympy.Basic:
-        """As sympy has it, but as it is: sympy would turn it round again."""
+        """The relation for sympy, with its sides where they are: sympy alone would turn it round again."""
         return self.sign(self.left, self.right, evaluate=False)
 
 

@@ -38,9 +38,16 @@ OPERATORS = {
     "%": operator.mod, "**": operator.pow, "@": operator.matmul, "&": operator.and_, "|": operator.or_, "^": operator.xor,
     "<<": operator.lshift, ">>": operator.rshift,
 }  # fmt: skip
-IN_PLACE = {
-    f"{sign}=": getattr(operator, f"i{f.__name__.strip('_')}") for sign, f in OPERATORS.items()
-}
+"""Sign of a binary operator → its function."""
+
+
+def in_place(function: Any) -> Any:
+    """`operator.add` → `operator.iadd`"""
+    name = function.__name__.strip("_")
+    return getattr(operator, f"i{name}")
+
+
+IN_PLACE = {f"{sign}=": in_place(function) for sign, function in OPERATORS.items()}
 COMPARISONS = {
     "<": operator.lt,
     "<=": operator.le,
@@ -49,7 +56,8 @@ COMPARISONS = {
     ">": operator.gt,
     ">=": operator.ge,
 }
-SIGN_OF = {f: sign.rstrip("=") for sign, f in (OPERATORS | IN_PLACE).items()}
+SIGN_OF: dict[Any, str] = {function: sign for sign, function in OPERATORS.items()}
+SIGN_OF |= {in_place(function): sign for sign, function in OPERATORS.items()}
 SIGN_OF |= {operator.neg: "-", operator.pos: "+"}
 SYMBOLIC: dict[Any, Any] = {torch.SymInt: int, torch.SymFloat: float, torch.SymBool: bool}
 """Type of a symbolic number → Python's type of its value."""

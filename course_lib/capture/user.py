@@ -92,8 +92,8 @@ def mark_dynamic(
 
 
 def mark_static(tensor: torch.Tensor, dim: int | tuple[int, ...] | list[int] | None = None) -> None:
-    """These dimensions of `tensor` (None: all) are numbers, also under `dynamic=True`, and also
-    where they have changed. `mark_dynamic` and `maybe_mark_dynamic` are stronger.
+    """Take the dimensions `dim` of `tensor` (None: all) for numbers, also under `dynamic=True`, and
+    also where they have changed. `mark_dynamic` and `maybe_mark_dynamic` are stronger.
 
     In PyTorch: `torch/_dynamo/decorators.py`, `mark_static`.
     """
@@ -103,8 +103,8 @@ def mark_static(tensor: torch.Tensor, dim: int | tuple[int, ...] | list[int] | N
 
 
 def maybe_mark_dynamic(tensor: torch.Tensor, dim: int | tuple[int, ...] | list[int]) -> None:
-    """As `mark_dynamic`, but no promise: where the program makes a constant of such a size, it is
-    one.
+    """Like `mark_dynamic`, but without the promise: where the program makes a constant of such a
+    size, the size becomes one, and nothing is raised.
 
     In PyTorch: `torch/_dynamo/decorators.py`, `maybe_mark_dynamic`.
     """
@@ -138,7 +138,7 @@ def mark(tensor: torch.Tensor, name: str, dim: int | tuple[int, ...] | list[int]
 
 
 def dimensions(tensor: torch.Tensor, dim: int | tuple[int, ...] | list[int]) -> set[int]:
-    """These dimensions, counted from the front.
+    """The dimensions `dim` as a set, each counted from the front.
 
     Raises IndexError for one that the tensor does not have."""
     dims = (dim,) if isinstance(dim, int) else dim

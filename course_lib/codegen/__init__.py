@@ -15,8 +15,9 @@ Read in this order:
                                  `POINTERS`)
     wrapper.py                   the program around the kernels
 
-`accumulators.py` and `triton_reductions.py` write reductions, and `tilings.py` has the tiles of a
-Triton kernel. `streamed.py` and `streamed_triton.py` write the kernels of attention; for Triton,
+`cpp_loops.py` writes the loops of a C++ kernel. `accumulators.py` and `triton_reductions.py` write
+reductions, and `tilings.py` has the tiles of a Triton kernel. `streamed.py` (with
+`stream_tiles.py`) and `streamed_triton.py` write the kernels of attention; for Triton,
 `stream_trees.py` says how values are computed, `stream_walks.py` which blocks each program has,
 `stream_plan.py` decides what the kernel looks like, `streamed_ops.py` spells its operations, and
 `stream_look.py` looks for values that are not finite.

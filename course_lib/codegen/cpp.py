@@ -372,7 +372,9 @@ class CppKernel(CppLoops):
     # --- reductions
 
     def declare_accumulator(self, step: Step, accumulator: Accumulator) -> None:
-        """Its variables; in the shape 'lanes' arrays, one element for each row."""
+        """Print the variables of an accumulator.
+
+        In the shape 'lanes' they are arrays, with an element for each row."""
         for variable in accumulator.variables():
             ctype, name, first = variable.ctype, variable.name, variable.first
             if not self.plan.has_lanes:
@@ -395,6 +397,8 @@ class CppKernel(CppLoops):
 
     def finish(self, step: Step, total: Accumulator) -> None:
         """From here on the step's name stands for the result."""
+        # A maximum that has met a NaN is NaN. A single variable is overwritten with it, so that it
+        # is the result; a lane's element stays, and `result` is an expression that asks the flag.
         result, dtype = total.result(self.lane), step.buffer.dtype
         if not self.lane and total.has_nan:
             self.line(f"if ({total.name}_nan) {total.name} = NAN;", step=step)

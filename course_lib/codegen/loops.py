@@ -25,7 +25,7 @@ from course_lib.scheduling.kernel import FusedKernel, Loop, Step
 
 # What a row may keep on the stack from one pass to the next; beyond it values are computed again
 SCRATCH_BYTES = 128 * 1024
-BYTES_KEPT = 4  # Of each value
+BYTES_KEPT = 4  # So many bytes are counted for each value that is kept
 Source = Literal["compute", "scratch"]
 
 
@@ -44,7 +44,7 @@ class Phase:
 
     @property
     def reductions(self) -> list[Step]:
-        """Those over the columns."""
+        """The steps of this phase that reduce over the columns."""
         return [step for step in self.columns if step.is_reduction and step.level != "across"]
 
 

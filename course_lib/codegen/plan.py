@@ -33,7 +33,7 @@ from course_lib.sizes import hint, is_symbolic, quotient, same, surely
 
 # Starting the threads costs about 2 µs: below this many elements one thread is faster
 PARALLEL_FROM = 16 * 1024
-# Fewer rows than this leave threads idle: these share the columns instead
+# With fewer rows than this some threads would have none: the threads share the columns instead
 FEW_ROWS = 16
 # Rows that go side by side in the shape 'lanes': four registers of AVX-512, eight of AVX2
 LANES = 64
@@ -42,9 +42,10 @@ LANES = 64
 BLOCK = 4096
 # So many lanes, or loops, share one sum of a block
 SHARED_BY = 8
-# So few columns are taken one by one where their order matters
+# Where the order of values matters (0.0 before -0.0), up to so many columns are compared one by one
 FEW = 8
-# Elements that go through a row on the stack at a time
+# So many columns are computed at a time where their values go to the next loop through an array on
+# the stack
 STRIP = 64
 # Columns of a row that its passes read too far apart for what the processor itself fetches ahead
 LONG = 2048
@@ -103,7 +104,7 @@ class Gathering:
     """How a reduction over the columns is gathered."""
 
     kind: ReductionKind
-    # Of the values that are taken in, and of the total
+    # The dtype of the values that are taken in, and that of the total
     dtype: torch.dtype
     total_dtype: torch.dtype
     last_of_equals: bool
@@ -122,7 +123,7 @@ class Staging:
 
     places: dict[Staged, Load] = field(default_factory=dict)
     # True if each step has a loop of its own: where values are rounded to float16 on the way, whole
-    # rows are rounded # between these loops, and nobody waits for a long chain
+    # rows are rounded between these loops, and nobody waits for a long chain
     apart: bool = False
 
 
@@ -140,7 +141,7 @@ class PassPlan:
     threads: bool
     # False where columns must come in their order
     simd: bool
-    # Up to so many columns (a symbolic number) they come in their order all the same
+    # Where the number of columns is symbolic: SIMD is used only if there are more columns than this
     simd_from: int
     # Loads of the next row, to be fetched early during the last pass over this one
     fetched: list[Load]
@@ -163,7 +164,8 @@ class Planner:
     ) -> None:
         self.kernel, self.trees, self.buffers, self.used = kernel, trees, buffers, used
         self.shape = shape_of(kernel, trees)
-        # Of a symbolic size the kernel itself asks at run time (`CppLoops.pragma`).
+        # Whether a symbolic size is large enough is not known now: then the kernel asks when it
+        # runs (`CppLoops.pragma`).
         self.parallel = not surely(operator.lt, iterations(kernel.loops), PARALLEL_FROM)
 
         # In the shape 'lanes': rows side by side, and whether the last block has fewer
@@ -214,8 +216,8 @@ class Planner:
         return compares_few_floats or any(gathering.kind.gives_place for gathering in gathered)
 
     def in_order_up_to(self, gathered: Collection[Gathering]) -> int:
-        """Of a symbolic number of columns: up to so many the kernel compares one by one. 0 if that
-        never matters."""
+        """For a symbolic number of columns: if there are at most so many, the kernel must compare
+        them one by one. 0 if it never must."""
         columns = iterations(self.kernel.columns)
         may_be_few = is_symbolic(columns) and not surely(operator.gt, columns, FEW)
         return FEW if may_be_few and any(gathering.has_nan for gathering in gathered) else 0
@@ -278,10 +280,12 @@ class Planner:
     def passed_on_apart(
         self, phase: Phase, steps: list[Step], staged_loads: Mapping[Staged, Load]
     ) -> list[Step]:
-        """Values for other steps, if each step is to have a loop of its own; else none.
+        """The steps whose values other steps need, if each step is to have a loop of its own: these
+        values then go through the stack from one loop to the next. Empty if all steps share a loop.
 
-        That is worth it where a value becomes float16 on its way to another step. It can be if all
-        that is stored lies on the stack, and no step reads what one before it has overwritten.
+        Loops of their own are worth it where a value becomes float16 on its way to another step.
+        They are possible if everything that the phase stores is staged on the stack, and no step
+        reads what an earlier one has overwritten.
         """
         inner = [step for step in steps if not step.is_reduction and step.level != "across"]
         passed_on = [step for step in inner if step in self.used]
@@ -294,7 +298,8 @@ class Planner:
         return []
 
     def is_stored_by_rows(self, step: Step, loop: Loop) -> bool:
-        """True if a step's results go to memory row by row: halves, and float32 past the caches."""
+        """True if a step's results are staged on the stack and go to memory a row at a time:
+        float16, and float32 where the kernel moves so much that results leave the caches anyway."""
         past_caches = step.buffer.dtype == torch.float32 and self.moved >= STREAM_FROM
         if not past_caches and step.buffer.dtype != torch.float16:
             return False

@@ -70,7 +70,7 @@ class KernelSource:
     # Does it take one more buffer, an int64 that it sets to 1 if an index is out of range?
     checked: bool = False
     # The sizes of this call, where one kernel serves many: they are no part of its text. One int64
-    # buffer, the last argument, # holds them.
+    # buffer, the last argument, holds them.
     sizes: tuple[int, ...] = ()
     # The same for a program in symbols: the symbols that the kernel takes, and formulas of symbols
     # that Python computes for it
@@ -219,7 +219,7 @@ class Printer:
         return self.sizes[number]
 
     def size_as_divisor(self, number: Any) -> str:
-        """The same behind / or %."""
+        """`size`, as it is written behind / or %."""
         return self.divisor(number.expr) if isinstance(number, Size) else self.size(number)
 
     def size_symbol(self, symbol: sympy.Expr) -> str:
@@ -279,7 +279,7 @@ class Printer:
             return self.call(rule, expr), ATOM
 
         # "{:13} * {:14}": each slot takes the next operand. The number says how tightly the text
-        # around it binds, so that # an operand that binds less gets brackets; without a number none
+        # around it binds, so that an operand that binds less gets brackets; without a number none
         # does.
         pattern, binds = rule
         operands = iter(expr.args)

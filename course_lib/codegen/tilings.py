@@ -43,7 +43,7 @@ class Tiling:
 
     @property
     def in_this_call(self) -> Self:
-        """The same with the numbers of the call that is compiled in the place of formulas."""
+        """This tiling with numbers in the place of formulas: those of the call that is compiled."""
         return replace(self, **{each.name: hint(getattr(self, each.name)) for each in fields(self)})
 
     @property
@@ -124,7 +124,9 @@ def product_tile(rows: int, columns: int, depth: int, stages: int, warps: int) -
     return Choice(meta, warps)
 
 
-PRODUCT_STEP = 64  # Along k: tiles of this depth, or of a divisor of it
+PRODUCT_STEP = 64
+"""If the depth of a product is a multiple of this, tiles of this depth need no mask, and only tiles
+that need none are tried."""
 PRODUCT_TILES = [
     product_tile(64, 64, 64, 4, 4),
     product_tile(16, 32, 128, 5, 4),
@@ -135,7 +137,7 @@ PRODUCT_TILES = [
     product_tile(128, 128, 64, 3, 8),
     product_tile(128, 256, 64, 4, 8),
 ]
-"""What is tried for a matrix product, the usual first."""
+"""What is tried for a matrix product, the usual one first: rows, columns, depth, stages, warps."""
 
 
 @dataclass(frozen=True)

@@ -259,8 +259,11 @@ class TritonKernel(TritonReductions):
             self.print_row_steps(plan.phase)
 
     def print_online(self, phase: Phase, softmax: Softmax) -> None:
-        """Maximum and sum in one pass: when a tile has a new maximum, what was summed so far is
-        scaled down to it."""
+        """The maximum of x and the sum of exp(x - maximum) in one pass ("online softmax").
+
+        Each lane has a maximum so far, and a sum of exp(x - that maximum). If a new value is
+        larger, the sum so far is multiplied by exp(old maximum - new one). At the end the sums of
+        all lanes are scaled to the maximum of the row, and added."""
         best, total = softmax
         shape = self.shape_of_tile()
         most, gathered = self.unique("most"), self.unique("gathered")
@@ -274,6 +277,7 @@ class TritonKernel(TritonReductions):
                     self.print_step(step, store=False)
 
             with self.on_behalf_of(total):
+                # Where both are infinite, their difference would be NaN: it is 0.
                 x = self.text(self.trees[best])
                 difference = f"tl.where(value == {most}, 0.0, value - {most})"
                 rescaled = f"{gathered} * scale + 1.0"

@@ -109,8 +109,10 @@ class TritonOps(Printer):
         return f"tl.{str(dtype).removeprefix('torch.')}"
 
     def spell(self, expr: Expr) -> tuple[str, int]:
-        """Of numbers alone Python would compute, with types of its own: the first becomes one of
-        Triton's."""
+        """An operation as source, and how tightly it binds.
+
+        An operation on numbers alone would be computed by Python, with Python's types. So its first
+        number becomes a value of Triton's."""
         values = expr.args[1:] if expr.op in ("where", "masked") else expr.args
         if values and all(map(is_number, values)) and not is_number(expr):
             first = values[0]
@@ -169,7 +171,7 @@ class TritonOps(Printer):
         return "mask" if names == ["rows", "columns"] else " & ".join(names)
 
     def mask_under_conditions(self, index: sympy.Expr) -> str:
-        """The same inside `masked`: where its condition holds, too."""
+        """`mask_for`, inside of `masked` also with the condition of that."""
         mask = self.mask_for(index)
         masks = [mask, *self.conditions] if mask else self.conditions
         return " & ".join(masks)

@@ -194,8 +194,8 @@ class TritonPlanner:
         return plans
 
     def softmax_from(self, number: int) -> Softmax | None:
-        """A maximum of x and, in the next pass, the sum of exp(x - maximum), if these two are all
-        that long rows are read for."""
+        """The reductions of a softmax, if this pass finds the maximum of x, the next one the sum of
+        exp(x - maximum), and neither does anything else. Then one pass can do both."""
         pair = self.phases[number : number + 2]
         if len(pair) < 2 or not all(only_reduces(phase) for phase in pair):
             return None

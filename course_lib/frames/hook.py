@@ -86,7 +86,7 @@ class Watcher(dict[int, "list[tuple[CheckFunction, HeadFunction]] | None"]):
             return self.ask(code, func, *args)
         except RecursionError:
             # Deep in calls no room is left for the callback, and the program needs less: ask again
-            # where there is room. # With room enough the callback itself goes too deep. It would do
+            # where there is room. With room enough the callback itself goes too deep. It would do
             # so at every call.
             if has_room():
                 self._remember(code, None)

@@ -177,7 +177,7 @@ def _meaningful(code: CodeType) -> Iterator[Found]:
         in_prologue = i.opname == "MAKE_CELL" and not has_resumed
 
         # From 3.13 on the iterator is popped behind END_FOR. Here FOR_ITER does it, when the loop
-        # ends. (On 3.12 a POP_TOP at this # place belongs to a `break`, and stays.)
+        # ends. (On 3.12 a POP_TOP at this place belongs to a `break`, and stays.)
         pops = i.opname in ("POP_TOP", "POP_ITER")
         ends_loop = FROM_3_13 and pops and opname_before == "END_FOR"
         opname_before = i.opname

@@ -44,7 +44,8 @@ CONVERSION = 3
 HAS_FORMAT = 4
 """FORMAT_VALUE: a format specification lies on top of the value."""
 INTERPOLATION_HAS_FORMAT = 1
-"""BUILD_INTERPOLATION: the same; the conversion is in the bits above the second."""
+"""BUILD_INTERPOLATION: a format specification lies on top of the value. The conversion is in the
+bits from the third on."""
 AS_BOOL = 16
 """COMPARE_OP: the result becomes True or False (since 3.13)."""
 FUNCTION_ATTRIBUTES = (
@@ -231,7 +232,8 @@ def convert_value(instruction: dis.Instruction) -> list[Part]:
 
 @parts_of("BUILD_INTERPOLATION")
 def build_interpolation(instruction: dis.Instruction) -> list[Part]:
-    """Of a t-string: the conversion, and whether a format is on top of the value and its text."""
+    """A `{value}` of a t-string. The argument: its conversion, and whether a format specification
+    lies on top of the value and its text."""
     conversion = CONVERSIONS[flags(instruction) >> 2]
     has_format = bool(flags(instruction) & INTERPOLATION_HAS_FORMAT)
     return [("BUILD_INTERPOLATION", (conversion, has_format))]

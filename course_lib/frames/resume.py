@@ -96,7 +96,7 @@ def resume_at(
 
     `unbound`: the local variables without a value."""
     # A resume function that breaks is resumed in the original code: there two ways that meet again
-    # need one resume function, and # not one each. The place is earlier by the prologue's length.
+    # need one resume function, and not one each. The place is earlier by the prologue's length.
     if resume_before := resumed(code):
         code, offset = resume_before.original, offset - resume_before.shift
 

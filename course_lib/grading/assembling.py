@@ -77,7 +77,7 @@ def assembled(learners: Notebook, reference: Notebook) -> Notebook:
         added = additions(learners_cells, cell)
 
         # What the learner added to given code may use it, so it runs after it. What was added to
-        # checks # is there to be checked, so it runs before them. An answer takes it in by itself.
+        # checks is there to be checked, so it runs before them. An answer takes it in by itself.
         if is_solution(cell):
             cells += answer_cells(learners_cells, cell)
         elif is_checks(cell):

@@ -117,7 +117,7 @@ class Assembly:
         fullgraph: bool = False,
         dynamic: bool | None = None,
     ) -> Any:
-        """As `cl.compile`, by this compiler."""
+        """`cl.compile`, with this compiler."""
         compiler = OwnCompiler(
             self, backends.find(backend, None, None, self.pipeline), fullgraph, dynamic
         )
@@ -126,7 +126,7 @@ class Assembly:
         return compiled_function(model, compiler)
 
     def only(self, *names: str) -> Assembly:
-        """The same with these parts alone, and ours for all the others."""
+        """This assembly with only the parts `names` of yours; all others are ours."""
         unknown = [name for name in names if name not in [part.name for part in self.mine]]
         if unknown:
             raise LookupError(
@@ -141,7 +141,7 @@ class Assembly:
         return Assembly(tuple(left), self.answers, self.strict)
 
     def exchange(self, name: str, **answers: Any) -> Assembly:
-        """The same with other functions in one part:
+        """This assembly with other functions in one part:
         `mine.exchange("my_plan", my_plan=another)`."""
         part = self.only(name)
         old = part.answers[name]
@@ -187,7 +187,7 @@ class Assembly:
 
     @property
     def map(self) -> Picture:
-        """The same on the map of the pipeline."""
+        """Whose each part is, on the map of the pipeline."""
         return owners(
             (verdict.part.room, verdict.part.name, verdict.owner) for verdict in self.verdicts
         )

@@ -22,17 +22,20 @@ def worst(model: Any, compiled: Any, inputs: tuple[Any, ...]) -> float:
 
 
 def worst_of(model: Any, compiled: Any, calls: list[tuple[Any, ...]], training: bool) -> float:
+    """The largest difference in several calls. `calls`: the inputs of each. `training`: compare the
+    gradients of the parameters, too."""
     different = 0.0
     for inputs in calls:
         with torch.set_grad_enabled(training):
-            expected, got = (f(*copy.deepcopy(inputs)) for f in (model, compiled))
+            expected = model(*copy.deepcopy(inputs))
+            got = compiled(*copy.deepcopy(inputs))
         pairs = [(expected, got)]
         if training:
             wanted = [p for p in model.parameters() if p.requires_grad]
             tangent = torch.randn_like(expected)
-            pairs += zip(
-                *(torch.autograd.grad(out, wanted, tangent) for out in (expected, got)), strict=True
-            )
+            gradients = torch.autograd.grad(expected, wanted, tangent)
+            gradients_got = torch.autograd.grad(got, wanted, tangent)
+            pairs += zip(gradients, gradients_got, strict=True)
         different = max(different, *(apart(one, other) for one, other in pairs))
 
     return different

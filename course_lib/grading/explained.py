@@ -191,9 +191,13 @@ def parts(tree: ast.Module, statement: ast.stmt, step: Step) -> list[tuple[str, 
     """The parts of the expression that failed, with what each of them gives."""
     texts_and_values: list[tuple[str, Any]] = []
     for part in parts_of(failed(tree, step) or statement, statement):
-        simple = not any(isinstance(one, ast.NamedExpr | ast.Await) for one in ast.walk(part))
-        if isinstance(part, ast.Constant | ast.Name | ast.GeneratorExp | ast.Lambda) or not simple:
-            continue  # a name's value is told already
+        # The part is evaluated once more. `(y := x)` would bind a name, and `await` cannot run
+        # here.
+        if any(isinstance(each, ast.NamedExpr | ast.Await) for each in ast.walk(part)):
+            continue
+        # The values of names are told already; the others say nothing.
+        if isinstance(part, ast.Constant | ast.Name | ast.GeneratorExp | ast.Lambda):
+            continue
         try:
             code = compile(ast.Expression(part), "<part of a check>", "eval")
             texts_and_values.append((cut(ast.unparse(part)), eval(code, step.values)))
@@ -215,8 +219,10 @@ def failed(tree: ast.Module, step: Step) -> ast.AST | None:
 
 
 def parts_of(node: ast.AST, statement: ast.stmt) -> list[ast.expr]:
-    """What an expression is put together from."""
-    # A value that did not come apart into the names on the left: what stands on the right.
+    """The parts of an expression whose values explain its error: of `f(a, b)` the arguments, of
+    `a + b` both sides."""
+    # `a, b = value` failed at its left side: `value` does not come apart into so many names. So the
+    # right side is what explains it.
     if isinstance(node, ast.Tuple | ast.List | ast.Name) and isinstance(node.ctx, ast.Store):
         node = statement
 

@@ -53,9 +53,8 @@ def exercise_is_untouched(lesson: Lesson) -> bool:
 
 
 def as_copy(exercise: Notebook) -> Notebook:
-    """The same for `work/`, which is one folder higher: links to lessons are shorter by one step.
-
-    In the learner's language."""
+    """An exercise as it is copied to `work/`: in the learner's language, and with links to lessons
+    that are shorter by one step, for `work/` is one folder higher."""
     language = languages.chosen()
     exercise = exercise_in(exercise, language) if language else nbformat.from_dict(exercise)
     for cell in exercise.cells:

@@ -24,7 +24,7 @@ from pathlib import Path
 NAME, SHOWN = "course", "Course (torch.compile)"
 
 # What `ipykernel_launcher` does, with the version changed first. Its first two lines are
-# ipykernel's: no file of the working # folder may stand in for a module while the kernel loads.
+# ipykernel's: no file of the working folder may stand in for a module while the kernel loads.
 LAUNCH = """\
 import sys
 sys.path[:1] = [] if sys.path[:1] == [''] else sys.path[:1]

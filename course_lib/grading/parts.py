@@ -183,7 +183,11 @@ def runs(
                     claimed_homes.add(argument)
             names["run_in_cpp"](functions[name], [memory[argument] for argument in arguments])
 
-        return tuple(seen(out, memory) if hasattr(out, "buffer") else out for out in loops.outputs)
+        # An output is a view of a buffer, or a plain number.
+        results = []
+        for out in loops.outputs:
+            results.append(seen(out, memory) if hasattr(out, "buffer") else out)
+        return tuple(results)
 
     return run
 
@@ -192,7 +196,10 @@ def runs(
 class Part:
     """A stage that an exercise asks for.
 
-    `answers`: the `grade_id`s it needs; `stage`: where it goes; `room`: its box."""
+    answers: the `grade_id`s that it needs. room: its box on the map of the pipeline. stage: the
+    field of `Pipeline`, or the name, by which it is put in. what: the part in words. make: makes
+    the stage of the answers. try_on: the program that it must compile before it counts. training:
+    is it tried in training, too?"""
 
     name: str
     lesson: str

@@ -21,7 +21,7 @@ import secrets
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import nbformat
 from nbformat.v4 import new_code_cell
@@ -127,8 +127,17 @@ raise Answer(nonce + json.dumps([silent, prints, keeper.shadows(), standing]))
 """
 
 
-# what does not fail any more, fingerprints, names that hide others, names that stand as they should
-Look = tuple[list[str], dict[str, str], dict[str, int], list[str]]
+class Look(NamedTuple):
+    """What a probe saw."""
+
+    # Sentences about checks that were tampered with; none if all is as it should be
+    silent: list[str]
+    # Module of the course → the fingerprint of its code
+    prints: dict[str, str]
+    # Names of Python or of the course that a cell of the learner's has bound → the cell's number
+    shadows: dict[str, int]
+    # Names of checks and of torch that stand for what they should
+    standing: list[str]
 
 
 @dataclass(frozen=True)
@@ -161,8 +170,12 @@ class Probes:
         return ""
 
     def _complaint(
-        self, index: int, runs: dict[int, CellRun], clean: Any, kept_silent: bool
+        self, index: int, runs: dict[int, CellRun], clean: Look | None, kept_silent: bool
     ) -> str:
+        """What the two probes around the checks cell `index` have to say, or "".
+
+        clean: what the first probe saw, before the learner's cells. kept_silent: is it a complaint
+        if a probe did not answer?"""
         stood: set[str] = set()
         for run in (runs[place] for place in self.looks[index]):
             if run.outcome not in ("ok", "error"):
@@ -172,15 +185,18 @@ class Probes:
                 if kept_silent:
                     return "The grader's own test cell was kept from answering."
                 continue
-            silent, prints, _, standing = answer
-            # what stood before the checks and does not now was replaced while they ran
-            silent = silent or [f"{name} was replaced" for name in sorted(stood - set(standing))]
-            stood = set(standing)
-            changed = sorted(
-                name for name, print_ in prints.items() if clean[1].get(name, print_) != print_
-            )
+
+            # What stood before the checks and does not now was replaced while they ran.
+            replaced = sorted(stood - set(answer.standing))
+            silent = answer.silent or [f"{name} was replaced" for name in replaced]
+            stood = set(answer.standing)
             if silent:
                 return f"The checks were tampered with: {silent[0]}."
+
+            changed = []
+            for name, fingerprint in sorted(answer.prints.items()):
+                if clean.prints.get(name, fingerprint) != fingerprint:
+                    changed.append(name)
             if changed:
                 return (
                     f"The answer changes the code of {changed[0]} itself: "
@@ -194,14 +210,14 @@ class Probes:
         the cell's number."""
         answer = self._answer(runs[self.looks[index][0]])
         if answer:
-            return {str(name): int(number) for name, number in answer[2].items()}
+            return {str(name): int(number) for name, number in answer.shadows.items()}
         return {}
 
     def _answer(self, run: CellRun) -> Look | None:
+        """What a probe saw; None if its cell ended otherwise than by the probe's own error."""
         if run.ename != "RuntimeError" or not run.evalue.startswith(self.nonce):
             return None
-        look: Look = tuple(json.loads(run.evalue[len(self.nonce) :]))
-        return look
+        return Look(*json.loads(run.evalue[len(self.nonce) :]))
 
 
 def with_probes(nb: Notebook) -> Probes:

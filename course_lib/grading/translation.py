@@ -195,7 +195,7 @@ def _differences(part: Part, language: str, old: list[Entry], new: list[Entry]) 
 
 
 def labels_update(root: Path, language: str) -> Update | None:
-    """The same for the labels of a language."""
+    """What is new in the catalog of labels of a language; None if nothing is."""
     file = root / CATALOGS / language / "labels.po"
     old = catalog.read(file)
     new = catalog.brought_up_to_date(old, _label_sources(root, language, old))

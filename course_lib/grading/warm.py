@@ -47,7 +47,7 @@ from .sandbox import Sandbox, short_place
 SLEEPER = ["sleep", "2147483647"]
 WORTH = 3  # the imports take as long as three kernels: for fewer they are not worth it
 STARTING = 600  # seconds that the imports may take on a busy machine
-ANSWERING = 120
+ANSWERING = 120  # seconds that the nursery has to answer
 
 # what the lessons' answers and checks import sooner or later
 IMPORTED = (
@@ -68,11 +68,17 @@ SERVE = "from course_lib.grading.warm import serve; serve()"
 
 @dataclass(frozen=True)
 class Wanted:
-    """One kernel: whose sandbox it enters, and what it needs to know. All of it travels as JSON."""
+    """One kernel: whose sandbox it enters, and what it needs to know.
 
-    sleeper: int  # the process that it takes the place of
+    The nursery gets it as JSON."""
+
+    # The process id of `sleep` in the sandbox: the kernel takes its place
+    sleeper: int
+    # The path of the connection file, with the kernel's ports and key
     connection: str
+    # The folder that the kernel works in
     folder: str
+    # The control group that the kernel is put into (`Sandbox`); "" if there is none
     pen: str = ""
 
 

@@ -103,9 +103,10 @@ class Names:
             text = ""
 
         text = text.strip(" _-.,+")
-        is_number = not lesson and re.search(r"\d{3}", text)  # a student's
 
-        if COPY.fullmatch(text) and not is_number:
+        # "copy 2" says nothing. Three digits may be the number of a student.
+        may_be_student = not lesson and re.search(r"\d{3}", text)
+        if COPY.fullmatch(text) and not may_be_student:
             return ""
         return text
 

@@ -90,7 +90,7 @@ class Exhibit:
 
 
 def close(got: Any, wanted: Any) -> bool:
-    """The same tensors but for rounding?"""
+    """Are these the same tensors, but for rounding?"""
     try:
         torch.testing.assert_close(got, wanted, rtol=1e-4, atol=1e-4, equal_nan=True)
     except AssertionError:

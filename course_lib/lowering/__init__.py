@@ -3,7 +3,8 @@
 
 Read in this order: `ir.py` (what loops are), `lower.py` (the walk over the graph), `rules.py` and
 `formulas.py` (how an operator becomes a loop), `reductions.py` with `reduction_kinds.py`,
-`index_rules.py`, `decompositions.py`. `corners/` may be skipped.
+`index_rules.py`, `decompositions.py`. All of them use `indexing.py` (where in memory an element
+lies) and `operators.py` (what torch says about an operator). `corners/` may be skipped.
 """
 
 from course_lib.lowering import corners  # for what they register

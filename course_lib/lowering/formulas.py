@@ -270,7 +270,8 @@ def div(x: Any, y: Any, rounding_mode: str | None = None) -> Term:
     if x.dtype.is_floating_point:
         return (x / y).trunc()
 
-    # Of integers: floor division is one too low where it is not even and the signs differ.
+    # For integers: floor division gives one less than wanted, if there is a rest and the signs
+    # differ.
     y = x.like(y)
     quotient = x // y
     too_low = (x % y).ne(0) & ((x < 0) ^ (y < 0))
@@ -310,8 +311,8 @@ def power(x: Any, exponent: Any) -> Term:
 
 
 def half_power(x: Any, exponent: Any) -> Term:
-    """Of float16 numbers, on the CPU: a root is no special case of torch's there, and differs for
-    -0.0 and -inf."""
+    """`x ** exponent` for float16 on the CPU. There torch does not compute an exponent of 0.5 as a
+    root, and the two differ for -0.0 and -inf."""
     return x**exponent if exponent in (0.5, -0.5) else power(x, exponent)
 
 

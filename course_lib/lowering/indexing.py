@@ -109,7 +109,7 @@ class Linear(NamedTuple):
 
     @property
     def expr(self) -> sympy.Expr:
-        """As sympy writes it."""
+        """The formula as an expression of sympy."""
         return add([*(a * c for a, c in self.terms), self.constant])
 
     def __str__(self) -> str:

@@ -216,14 +216,14 @@ class Reduction(Loops):
 
     # A name in `reduction_kinds.KINDS`: sum, prod, max, min, any, all, argmax, argmin
     kind: str
-    # Of the accumulator: float32 for float16 and bfloat16 input, int64 for integer sums
+    # The dtype of the accumulator: float32 for float16 and bfloat16 input, int64 for integer sums
     accumulate: torch.dtype
     # max and min of values that are equal and yet differ (0.0 and -0.0): True takes the last one,
     # False the first
     last_of_equals: bool = False
     # The first half of a reduction that was split for a GPU
     partial: bool = False
-    # Of a sum of squared distances: the mean, and the sum that it is made of
+    # Only for a sum of squared distances: the mean, and the sum that the mean is made of
     around: tuple[Buffer, Buffer] | None = None
 
     @property
@@ -304,7 +304,7 @@ class LoopGraph:
     updates: dict[int, Buffer | None] = field(default_factory=dict)
     # Inputs that are numbers: position → name
     numbers: dict[int, str] = field(default_factory=dict)
-    # Of symbolic sizes: where each is found among the inputs
+    # Where each symbolic size is found among the inputs
     places: dict[SizeSymbol, Place] = field(default_factory=dict)
     # If calls with other sizes will come: the sizes that all have
     fixed: Collection[int] | None = None

@@ -50,7 +50,7 @@ LIBRARY = {
 loops."""
 
 WHY_EXTERN = {name: why for why, names in LIBRARY.items() for name in names.split()}
-"""The same by the name of the operator."""
+"""Name of an operator in `LIBRARY` → what is said of it."""
 
 LoweringRule = Callable[..., Any]
 LOWERINGS: dict[Any, LoweringRule] = {}

@@ -103,7 +103,7 @@ def one_reduction(
         raise NoLoopForm("reducing no dimension at all runs as torch's own operator")
 
     # `x.max()` and `x.min()` of a whole tensor: eager gives the last of equal values, at least
-    # where the number of elements # is a power of two.
+    # where the number of elements is a power of two.
     of_all = node.target in (aten.max.default, aten.min.default)
     dims = dimensions(x, dims)
     return reduce(low, node, x, dims, kind, node.meta["val"], last_of_equals=of_all)

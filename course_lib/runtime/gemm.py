@@ -59,8 +59,8 @@ def is_for_onednn(node: ExternKernel) -> bool:
 
 
 def is_full_matrix_of_floats(view: View) -> bool:
-    """True for float32 in a CPU's memory, if every element has a place of its own and there is
-    one."""
+    """True for a float32 matrix in a CPU's memory that has elements, each in a place of its own (no
+    size and no stride is 0)."""
     on_cpu = view.buffer.device.type == "cpu"
     return on_cpu and view.dtype == torch.float32 and 0 not in (*view.shape, *view.stride)
 

@@ -135,7 +135,7 @@ def regions_of(default: Schedule, ours: Schedule, loops: Loops) -> list[set[str]
         for kernel in this_schedule.kernels:
             names = names_of([kernel])
             # A buffer that the other schedule never writes is computed again in that schedule, in
-            # each kernel that reads it. So # these kernels belong together with the one that writes
+            # each kernel that reads it. So these kernels belong together with the one that writes
             # it here.
             if not names <= known:
                 readers = [reader for reader in this_schedule.kernels if reader.reads & names]

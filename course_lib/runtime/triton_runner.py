@@ -185,10 +185,14 @@ def compile_now(kernel: Any, source: TritonSource, how: dict[str, Any]) -> Any:
 
     Source that it rejects stays in the cache folder."""
     failed = importlib.import_module("triton.compiler.errors").CompilationError
-    # A dtype stands for a tensor whose address is a multiple of 16. A size is any number.
-    dtype_of_type = {text: dtype for dtype, text in POINTERS.items()} | {"i32": 3, "i64": 3}
+
+    # `warmup` takes examples of the arguments. A dtype stands for a tensor whose address is a
+    # multiple of 16. For a size any number will do that Triton does not treat specially: 3.
+    example_of_type: dict[str, Any] = {text: dtype for dtype, text in POINTERS.items()}
+    example_of_type |= {"i32": 3, "i64": 3}
+    examples = [example_of_type[kind] for kind in source.types]
     try:
-        return kernel.warmup(*(dtype_of_type[kind] for kind in source.types), grid=(1,), **how)
+        return kernel.warmup(*examples, grid=(1,), **how)
     except failed as error:
         kept_source = config.cache_dir() / f"failed-{source.name}.py"
         kept_source.write_text(source.source)

@@ -10,10 +10,14 @@ Read in this order:
                                        its readers
     groups.py, fitting.py              groups of loops, and how the loops of two of them fit
     kernel.py, expressions.py          a kernel's steps, and the body of a loop as a tree
+    dependencies.py                    what a loop reads and writes, and where
     memory.py                          which buffers can share memory
 
-`split.py` cuts reductions in two. `products.py`, `streams.py`, `rescaling.py` and `blocks.py` make
-loops of matrix products.
+`split.py` cuts reductions in two. `products.py` makes loops of matrix products. Attention is a
+*stream*, one kernel that walks along rows of scores in blocks and stores no scores: `streams.py`
+finds streams, `attempts.py` tries one, `stream_nodes.py` has its records, `stream_trees.py` its
+formulas, `rescaling.py` the law that allows it, and `blocks.py` the blocks that a mask rules out.
+`training.py` and `row_sums.py` make streams of its backward pass.
 In PyTorch: `torch/_inductor/scheduler.py`, `torch/_inductor/codegen/simd.py` (which loops fit),
 `codegen/memory_planning.py`.
 """

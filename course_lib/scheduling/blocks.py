@@ -150,7 +150,8 @@ class Knowledge:
         return np.zeros(self.shape, dtype=bool)
 
     def is_zero_product(self, tree: Expr) -> Array:
-        """0 times what is finite, or divided by what is not 0, either."""
+        """Where a product is 0: one operand is 0, and the other one is finite. For a quotient: the
+        first operand is 0, and the second is finite and not 0."""
         left, right = tree.args
         zero = self.is_zero(left)
         if zero.any():
@@ -173,7 +174,11 @@ class Knowledge:
         return hidden & self.must_be_finite(subtracted)
 
     def must_be_finite(self, tree: Expr, divides: bool = False) -> bool:
-        """Note that a value must be finite. False: that would take too long to look up."""
+        """Note that a value must be finite (and, if something is divided by it, not 0), so that the
+        kernel looks before it leaves a block out.
+
+        False if it must not be left out: to look at the value would take too long. That is so for
+        a value that is computed, and for one that each row has for each column."""
         tree = without_conversions(tree)
         if tree.op == "constant":
             return bool(np.isfinite(tree.detail)) and not (divides and tree.detail == 0)
@@ -217,7 +222,7 @@ class Knowledge:
         return nothing if is_rounded else result
 
     def of_index(self, formula: Any) -> Interval:
-        """Of a sum of symbols times numbers."""
+        """The interval of an index: a sum of symbols times numbers."""
         linear = Linear.of(sympy.sympify(formula), self.symbols.keys())
         if not isinstance(linear.constant, int):
             return UNKNOWN
@@ -286,7 +291,9 @@ def larger(a: Interval, b: Interval) -> Interval:
 
 
 def chosen(condition: Interval, yes: Interval, no: Interval) -> Interval:
-    """One of two: which one is known where the condition is."""
+    """The interval of `yes if condition else no`.
+
+    Where the condition is known, it is that of one of the two; elsewhere it holds both."""
     low = np.where(
         condition.surely, yes.low, np.where(condition.never, no.low, np.minimum(yes.low, no.low))
     )

@@ -44,7 +44,7 @@ class Body(NamedTuple):
         return [self.write.index, *(access.index for access in self.reads), *self.values]
 
     def moved(self, moved: Mapping[Linear, Linear]) -> "Body":
-        """The same in terms of other loop symbols. `moved`: what each formula is in these."""
+        """This body in terms of other loop symbols. `moved`: formula → the formula in those symbols."""
         reads = tuple([Access(buffer, moved[index]) for buffer, index in self.reads])
         write = Access(self.write.buffer, moved[self.write.index])
         values = tuple([moved[value] for value in self.values])

@@ -209,7 +209,7 @@ def walk(group: Group, formula: Linear | None) -> tuple[Walk, list[Loop]]:
 
 
 def in_order(loops: Sequence[Loop]) -> Walk:
-    """As if the loops counted through memory of their own."""
+    """Strides as if the loops counted through memory of their own: the last loop by steps of 1."""
     strides: Walk = []
     step = 1
     for loop in reversed(loops):

@@ -199,8 +199,12 @@ def longest_step_first(loops: list[Loop], index: Linear) -> None:
 
 
 def collapse(group: Group) -> Group:
-    """Drop loops of one iteration, and merge neighbours that no formula tells apart. Rows become i0, i1, ..., columns j0, ...
-    Loops a (outer) and b (inner, n steps) are one if a step of a moves each formula n times as far: then b counts beyond n."""
+    """Drop loops of one iteration, and merge neighbouring loops that no formula tells apart.
+
+    An outer loop and an inner one of n iterations are one loop if a step of the outer one moves each
+    formula as far as n steps of the inner one. The inner loop then goes on counting beyond n, and the
+    outer one is dropped. What is left is named i0, i1, ... (rows) and j0, j1, ... (columns)."""
+    # Symbol of an old loop → what stands in its place; nothing (0) for a loop that is dropped
     become: dict[sympy.Symbol, Linear] = {}
     formulas = [formula for member in group.members for formula in member.body.formulas]
 

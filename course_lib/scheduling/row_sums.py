@@ -115,6 +115,8 @@ class Exchange:
         for product in products:
             if factors.powers[product] != 1:
                 continue
+            # The product is `a @ turned`. It can be exchanged if forward has computed the product of
+            # all other factors (the weights) with what `turned` is the transpose of (the values).
             a, turned = product.args
             rest = factors.without(product)
             for known in products:

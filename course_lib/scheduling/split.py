@@ -82,7 +82,10 @@ def may_be_split(node: Reduction) -> bool:
 def mean_of_chunk(
     node: Reduction, cuts: Sequence["Cut"], parts_of: Mapping[str, Buffer]
 ) -> "MeanOfChunk | None":
-    """Of a variance: each chunk's squared distances are from its own mean (Chan et al., 1983)."""
+    """For a variance: what each chunk takes for its mean.
+
+    Its squared distances are from its own mean (Chan et al., 1983). None if the chunks cannot have
+    their own."""
     if node.around is None:
         return None
     mean, total = node.around
@@ -220,7 +223,8 @@ def cut_evenly(size: int, most: int) -> Cut:
 
 
 def cut_unevenly(size: Any, most: int) -> Cut:
-    """Of a symbolic number of columns: chunks of a fixed length, as many as there are."""
+    """How a symbolic number of columns is cut: in chunks of a fixed length, as many as there
+    are."""
     if most == 1:
         return Cut(1, size, is_even=True)
     length = power_of_two(-(-hint(size) // most))

@@ -42,7 +42,7 @@ WhyNot = Callable[[Streamed], str]
 # Each time, the products that cannot be streams are left as they were
 MOST_TRIES = 3
 # So many streams may each compute a product: one for the gradients of queries, one for those of
-# keys and values, and before them # one for a sum along each row
+# keys and values, and before them one for a sum along each row
 MOST_TIMES = 3
 MAY_BE_AGAIN = "streams that may each compute a product"
 """In the `meta` of a half that was chosen here: how many."""

@@ -139,7 +139,8 @@ def fused(a: Array, b: Array, c: Array) -> Array:
 
 
 def fused_float64(a: Array, b: Array, c: Array) -> Array:
-    """The same in float64: product and sum with what their rounding lost (Dekker 1971)."""
+    """`a * b + c` in float64, rounded once: what the rounding of product and sum loses is computed
+    and added at the end (Dekker 1971)."""
     product = a * b
     high_a, high_b = upper_half(a), upper_half(b)
     low_a, low_b = a - high_a, b - high_b

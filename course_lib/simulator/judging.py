@@ -37,11 +37,11 @@ TARGET = GPUTarget("cuda", 90, 32)
 """An H100 or H200."""
 
 PTX_VERSION = 86
-"""Else Triton asks `ptxas` for its own."""
+"""The version of PTX that is written. If none is given, Triton runs `ptxas` to ask for it."""
 
 FORM = 2
-"""Of the verdicts on disk. It is raised when the compiler is asked in another way, so that old
-verdicts are asked for again."""
+"""The version of the verdicts on disk. It is raised when the compiler is asked in another way: then
+verdicts with a lower number do not count."""
 
 LARGEST = 1 << 17
 """Elements of a block. LLVM's form has a line for each number that a thread holds: of a larger

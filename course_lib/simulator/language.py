@@ -121,21 +121,28 @@ def both(*parts: Callable[[], Any]) -> Any:
 
 
 def either(*parts: Callable[[], Any]) -> Any:
-    """`a or b`."""
+    """`a or b`: elementwise for tensors; Python numbers decide at once."""
     return logical("logical_or", True, parts)
 
 
 def logical(method: str, decides: bool, parts: tuple[Callable[[], Any], ...]) -> Any:
+    """`and` or `or` of several values.
+
+    method: the method of tensors for it. decides: the truth of a Python value that ends it, as
+    False ends an `and`. parts: functions that give the values; those after the end are not
+    called."""
     tensors: list[Any] = []
     for part in parts:
-        last = part()
-        if isinstance(last, tl.tensor):
-            tensors.append(last)
-        elif bool(last) is decides:
-            return last
+        value = part()
+        if isinstance(value, tl.tensor):
+            tensors.append(value)
+        elif bool(value) is decides:
+            return value
     if not tensors:
-        return last
+        # As in Python: nothing has decided, so the last value is the result.
+        return value
 
+    # Python values that do not decide change nothing. Tensors are combined from the right.
     result = tensors.pop()
     while tensors:
         result = getattr(tensors.pop(), method)(result)
@@ -166,9 +173,10 @@ def chosen(of_python: Any, of_triton: Any, numbers: tuple[Any, ...]) -> Any:
 
 
 def printed(*values: Any) -> None:
-    """`print` in a kernel is `tl.device_print`."""
+    """`print` in a kernel is `tl.device_print`: first one text, then the other values."""
     texts = [x for x in values if isinstance(x, str)]
-    tl.device_print(" ".join(texts), *(x for x in values if not isinstance(x, str)))
+    others = [x for x in values if not isinstance(x, str)]
+    tl.device_print(" ".join(texts), *others)
 
 
 def meant(function: Any) -> Any:

@@ -231,9 +231,10 @@ class Watch:
     def record(
         self, kind: str, line: str, active: Any, places: Any, lanes: Any, values: Any
     ) -> None:
-        """Keep it for the search for races.
+        """Keep an access for the search for races.
 
-        Reading happens to be harmless in a grid of one program."""
+        active: the addresses of the lanes that are not masked out. places: which lanes these are;
+        None if all. values: what is stored."""
         if self.recorded > MOST_RECORDED:
             return
         self.recorded += active.size
@@ -247,13 +248,23 @@ class Watch:
         if values is not None and kind == "write":
             stored = np.broadcast_to(values.data, lanes.shape)
             stored = stored.reshape(-1) if places is None else stored.reshape(-1)[places]
+            # Addresses that only rise cannot come twice.
             repeated = not bool((active[1:] > active[:-1]).all())
-        low, high = int(active.min()), int(active.max())
-        self.accesses.append(
-            Access(
-                kind, line, number, active, places, lanes.shape, low, high, stored, repeated, before
-            )
+
+        access = Access(
+            kind,
+            line,
+            program=number,
+            addresses=active,
+            lanes=places,
+            shape=lanes.shape,
+            low=int(active.min()),
+            high=int(active.max()),
+            values=stored,
+            repeated=repeated,
+            atomics_before=before,
         )
+        self.accesses.append(access)
 
 
 current: Watch | None = None

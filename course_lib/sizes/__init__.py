@@ -23,6 +23,7 @@ A size never becomes a number in silence: `int(size)` and whatever else asks for
 - `questions.py`: what code asks about one or two sizes.
 - `current.py`: the sizes of the graph that is being compiled.
 - `formulas.py`: how a formula is written.
+- `decisions.py`: a record of what was decided about sizes, and who asked.
 
 In PyTorch: `torch/_inductor/sizevars.py` (`SizeVarAllocator`),
 `torch/fx/experimental/symbolic_shapes.py`.

@@ -1,4 +1,5 @@
-"""The sizes of the graph that is being compiled, and the sizes of fake tensors in their words."""
+"""The symbolic sizes (`Sizes`) of the graph that is being compiled, and the sizes of fake tensors
+expressed by them."""
 
 from __future__ import annotations
 
@@ -58,12 +59,12 @@ def size(value: Any) -> Any:
 
 
 def shape(values: Iterable[Any]) -> tuple[Any, ...]:
-    """Several of them."""
+    """Sizes of a fake tensor, each as `size` gives it."""
     return tuple(map(size, values))
 
 
 def shape_or_size(value: Any) -> Any:
-    """A size, or a tuple of them."""
+    """`shape` of a tuple or list, `size` of a single size."""
     return shape(value) if isinstance(value, (tuple, list)) else size(value)
 
 

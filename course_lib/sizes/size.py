@@ -35,7 +35,7 @@ class Size:
 
     @property
     def hint(self) -> int:
-        """Its value in the call that was compiled."""
+        """The number that this size was in the call for which the graph is compiled."""
         if self._hint is None:
             self._hint = int(self.expr.xreplace(self.sizes.hints))
         return self._hint

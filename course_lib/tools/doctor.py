@@ -109,7 +109,7 @@ HEAD = ("item", "found", "status", "how to get it")
 WIDEST, NARROWEST = 120, 60
 """The table's characters: what a wide terminal gets, and what it needs at least."""
 ITEM, STATUS = 17, 9
-"""Of the columns whose texts are short."""
+"""The characters of the two columns whose texts are short."""
 
 
 def widths_in(columns: int) -> tuple[int, int, int, int]:

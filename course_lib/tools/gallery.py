@@ -80,7 +80,7 @@ TRIES = [(5, False), (8, True), (6, False), (7, True)]
 MODEL = "A model of a product's tiles, not measured; the stronger the tint, the faster. The best is framed."
 TRITON = {"codegen": "triton"}
 MOST_LINES = 24
-"""Of what is shown as text."""
+"""How many lines are shown of a picture that is text."""
 
 
 def modelled() -> dict[tuple[int, int], float]:

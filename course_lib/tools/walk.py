@@ -70,9 +70,9 @@ def walk_of(trace: Trace, source: list[str]) -> Walk:
 
 
 def instruction(step: events.InstructionRun) -> Instruction:
-    """Its name and argument.
+    """An instruction as the film shows it: its name and argument, and the names on the stack.
 
-    Of the stack only names: shapes and CPython's empty slots would need more room."""
+    Shapes and CPython's empty slots (NULL) would need more room."""
     names = [entry.split(":")[0] for entry in step.after if entry != "NULL"]
     added = f"+ {step.node}" if step.node else ""
     return Instruction(f"{step.op} {step.arg}".strip(), ", ".join(names), added)

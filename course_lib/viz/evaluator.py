@@ -124,7 +124,7 @@ def numpy_dtype(dtype: torch.dtype) -> Any:
 
 
 def convert(value: Any, dtype: torch.dtype) -> Array:
-    """As `tensor.to(dtype)`."""
+    """An array in another dtype, converted as `tensor.to(dtype)` does."""
     value = np.asarray(value)
     if dtype is torch.bfloat16:
         return torch.from_numpy(value.copy()).to(dtype).float().numpy()

@@ -29,7 +29,7 @@ class Explanation:
 
     captures: list[CaptureResult]
     breaks: list[Unsupported]
-    # Of a compiled function: what it has left to eager so far, and why
+    # What the compiled function has left to eager so far, and why
     left: dict[str, str] = field(default_factory=dict)
 
     @property

@@ -105,7 +105,8 @@ class Trace(Recording):
         return bytecode_table(self, function)
 
     def stepper(self, function: Which = None) -> Stepper:
-        """The same, one instruction at a time, with a slider."""
+        """The capture of a function (the first if None), one instruction at a time, with a
+        slider."""
         return Stepper(self, function)
 
     def explorer(self, target: str = "") -> Explorer:

@@ -67,7 +67,8 @@ class Lookup:
 
     @property
     def copied(self) -> Known | None:
-        """The same, if the value is a copy whose attributes are filled in one by one."""
+        """What is known of the value (`known`), if the value is a copy whose attributes are filled
+        in one by one; else None."""
         known = self.known
         if known is None or known.attributes is None:
             return None

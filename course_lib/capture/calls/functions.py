@@ -34,7 +34,7 @@ FOLLOWED = (
     "torch.optim.swa_utils",
     "torch.optim.optimizer._to_scalar",
 )
-"""Of these, what is followed all the same."""
+"""Names of functions and modules that lie in `NOT_FOLLOWED` and are followed all the same."""
 # Where a compiled function keeps the original: ours, and torch.compile's
 COMPILED = "_course_original", "_torchdynamo_orig_callable", "_torchdynamo_inline"
 DISABLED = "_course_disable", "_torchdynamo_disable"

@@ -230,7 +230,8 @@ def handled(it: Machine) -> BaseException | None:
 
 @handles(sys.exc_info)
 def handled_info(it: Machine) -> tuple[Any, Any, Any]:
-    """The same, with its class and its traceback."""
+    """`sys.exc_info()`: the error that is being handled, with its class before it and its traceback
+    behind it."""
     error = handled(it)
     if error is None:
         return None, None, None

@@ -27,8 +27,8 @@ HAS_HOOKS = (
     " or ".join(f"{{0}}[{name!r}]" for name in HOOKS)
     + f" or '{OWN_COMPILED_CALL}' in {{0}} and {{0}}['{OWN_COMPILED_CALL}']"
 )
-"""Of a module's attributes: does calling it run more than `forward`? (The test of
-`nn.Module._call_impl`.)"""
+"""A question about the `__dict__` of a module, as Python: does a call of the module run more than
+`forward`? (`nn.Module._call_impl` asks the same.)"""
 SHARED_HOOKS = [getattr(torch.nn.modules.module, f"_global{name}") for name in HOOKS]
 """The hooks that all modules share."""
 HELPERS["SHARED_HOOKS"] = SHARED_HOOKS

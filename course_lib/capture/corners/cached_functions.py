@@ -62,7 +62,7 @@ def call_cached(it: Machine, function: Any, args: list[Any], kwargs: dict[str, A
     if call.can_ask and answers(function, call.given, kwargs):
         return call.ask()
 
-    # Its code would run now.
+    # The code of the cached function would run now.
     why = impurity(function, call.are_constants)
     if why:
         if not call.can_ask:

@@ -63,9 +63,10 @@ def is_one_call(function: Any, data: torch.Tensor) -> bool:
 
 
 def steps_of(args: Any) -> Any:
-    """Of all layers and directions.
+    """How many steps a network over time takes, in all its layers and directions together.
 
-    Two forms: (data, hx, params, ...) and, packed, (data, batch_sizes, hx, params, ...)."""
+    `args` has one of two forms: (data, hx, params, ...) and, packed, (data, batch_sizes, hx,
+    params, ...)."""
     data, second, *_ = args
     is_packed = isinstance(args[3], (list, tuple))
     if is_packed:

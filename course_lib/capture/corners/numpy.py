@@ -153,7 +153,8 @@ def is_of_numpy(it: Machine, function: Any) -> bool:
 
 
 def call_numpy(it: Machine, function: Any, args: list[Any], kwargs: dict[str, Any]) -> Any:
-    """Of constants now; of data by the tables."""
+    """A call of a function of NumPy: on arrays of constants it runs now; on data of the graph the
+    tables say what stands for it."""
     if getattr(function, "__name__", "") in NOT_NOW or kwargs.get("out") is not None:
         refuse(f"calls numpy.{name_of(function)}, which has an effect or calls other functions")
     args = [array_of(it, function, arg) for arg in args]
@@ -209,7 +210,7 @@ def call_method(it: Machine, method: Method, /, *args: Any, **kwargs: Any) -> An
 
 
 def call_method_now(owner: Array, name: str, args: Any, kwargs: dict[str, Any]) -> Any:
-    """Of an array of constants."""
+    """A call of a method of an array of constants."""
     writes = name in ("fill", "sort", "partition", "put", "itemset")
     if not is_constant(args) or not is_constant(kwargs) or kwargs.get("out") is not None:
         if writes:

@@ -66,7 +66,7 @@ def copied(x: torch.Tensor) -> torch.Tensor:
 
 UFUNCS: dict[str, Elementwise] = {
     # arithmetic (not of complex numbers: torch computes infinities another way; and not of integers
-    # where NumPy gives 0 # for a division by zero, and torch raises)
+    # where NumPy gives 0 for a division by zero, and torch raises)
     "add": Elementwise(operator.add, "biuf", takes_numbers=True),
     "subtract": Elementwise(operator.sub, "iuf", takes_numbers=True),
     "multiply": Elementwise(operator.mul, "biuf", takes_numbers=True),

@@ -59,10 +59,11 @@ class Drawn:
         return 0
 
     def write(self, head: Rebuilder) -> None:
-        """The graph itself has drawn."""
+        """Nothing: the graph draws from the generator itself."""
 
     def undo(self, head: Rebuilder) -> tuple[str, str]:
-        """A line before the graph runs, and a statement behind it that puts the generator back."""
+        """The line that notes the state of the generator before the graph runs, and the statement
+        that puts it back where the graph has run in vain."""
         if not head.world.builder.has_node(self.known.stand_in):
             return "", ""
         place = self.known.source.expr
@@ -71,7 +72,8 @@ class Drawn:
 
 
 def generator_from_outside(world: World, generator: torch.Generator, source: Source) -> Any:
-    """A copy stands for it, so that nothing is drawn while the program is interpreted."""
+    """The stand-in of a generator: a copy. While the program is interpreted, nothing is drawn from
+    the generator itself."""
     if generator.device.type != "cpu" or world.builder.inference:
         return world.opaque(generator, source)
     world.assume_type(generator, source)
@@ -128,7 +130,8 @@ def call_method(it: Machine, function: Any, args: list[Any], kwargs: dict[str, A
 
 
 def write_generator(head: Rebuilder, generator: torch.Generator) -> str:
-    """One that outlives the graph is one more result of it."""
+    """A generator that the program still has when the graph has run is one more result of the
+    graph."""
     if not head.world.builder.has_node(generator):
         raise Unsupported("a Generator from outside is alive here")
     head.outputs.append(generator)

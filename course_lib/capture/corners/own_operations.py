@@ -269,15 +269,18 @@ def first_problem(it: Machine, overloads: list[torch._ops.OpOverload], wanted: b
 def runs_in_capture(op: torch._ops.OpOverload) -> bool:
     """Does torch run code of the user's for tensors without data, which may do more than
     compute?"""
-    definition, outside = definition_of(op), Outside()
+    definition = definition_of(op)
+    outside = Outside()
     if definition is not None and definition._setup_context_fn is not None:
         read(definition._setup_context_fn, Role(context=True), outside)
+
+    # "CompositeImplicit": the user's code itself is run on tensors without data.
     return bool(outside.effect) or "CompositeImplicit" in torch._C._dispatch_dump(op.name())
 
 
 def kernel_problem(it: Machine, op: torch._ops.OpOverload) -> str:
-    """Why the kernel of an operator must be called in its place, "" if it may run with the
-    graph."""
+    """Why the kernel of an operator must run where the program calls it, between other Python code.
+    "" if it may run in the graph."""
     definition = definition_of(op)
     if definition is None:
         # torch's dispatcher tells in which file each kernel was registered.

@@ -43,6 +43,7 @@ which calls these."""
 INTERNAL = {"_randbelow_with_getrandbits": "_randbelow"}
 """Under which name a source has a function that is called otherwise."""
 LARGEST = 2**62
+"""A symbolic integer must be smaller: `c10::SymInt` has 62 bits for its number."""
 THIS_MODULE = f"modules[{__name__!r}]."
 """How heads and guards call the functions of this file."""
 
@@ -88,7 +89,9 @@ SPARE = Spare()
 
 
 def drawn_next(source: random.Random, calls: tuple[Call, ...]) -> Any:
-    """The same, of a copy: nothing is taken from the source, for guards ask at each call."""
+    """What the last of these calls will give: they are made on a copy of the source.
+
+    Nothing is taken from the source itself, for guards ask at each call."""
     SPARE.source.setstate(source.getstate())
     return draw(SPARE.source, calls)
 
@@ -118,16 +121,18 @@ def call_of_random(it: Machine, function: Any, args: list[Any], kwargs: dict[str
 
 
 def draw_from_outside(it: Machine, source: Source, owner: random.Random, call: Call) -> Any:
-    """The number that this call gives, symbolic; the script goes on by one."""
+    """The number that this call gives, as a symbolic one. The call is added to the script."""
     script = script_of(it, source, owner)
     calls = (*script.calls, call)
     value = drawn_next(owner, calls)
     script.calls.append(call)
     if value is None:
+        # `seed(n)` gives no number.
         return None
     if type(value) is int and abs(value) >= LARGEST:
         raise Unsupported("draws an integer of more than 62 bits")
 
+    # Where head and guards find the number: `drawn_next(source, calls)`
     name, args = call
     place = Source(f", {calls!r})", source, f"{THIS_MODULE}drawn_next(", pretty=f".{name}()")
     shown = f"random.{name}({', '.join(map(repr, args))})"
@@ -162,7 +167,7 @@ def source_in(state: Any) -> random.Random:
 
 
 def write_source(head: Rebuilder, source: random.Random) -> str:
-    """One that outlives the graph goes on from where it is."""
+    """A source that the program still has when the graph has run: a new one in the same state."""
     if head.world.of(source) is not None:
         raise Unsupported("a source of random numbers from outside is alive here")
     return head.assign(f"{THIS_MODULE}source_in({head.name_for(source.getstate(), 'state')})")

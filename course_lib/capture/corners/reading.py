@@ -18,7 +18,7 @@ import inspect
 import os
 import types
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy
@@ -52,7 +52,7 @@ OF_CONTEXT = "save_for_backward", "saved_tensors", "needs_input_grad", "mark_non
 STATE_OF_TENSORS = {"grad", "grad_fn", "data_ptr", *REACH_AROUND}
 """Attributes of a tensor that lead to more than its data."""
 LEADING_OUT = set("numpy from_numpy storage_offset".split())
-"""Of these, what a kernel may use: it has real tensors."""
+"""Those of `STATE_OF_TENSORS` that a kernel may use all the same: it has real tensors."""
 CHANGING = set(
     """append extend insert remove pop clear add discard update setdefault popitem sort reverse put fill itemset""".split()
 )
@@ -162,13 +162,13 @@ class Reader:
         self.function, self.role, self.found = function, role, outside
         self.program = frames.instructions(code)
 
-        # Of a classmethod: the class, and the parameter that stands for it. `ctx` comes behind it
+        # For a classmethod: the class, and the parameter that stands for it. `ctx` is the next one.
         parameters = code.co_varnames[: code.co_argcount]
         self.owner = owner
         self.owner_parameter = parameters[0] if owner is not None and parameters else None
-        self.context_parameter = (
-            next(iter(parameters[owner is not None :]), None) if role.context else None
-        )
+        own_parameters = parameters if owner is None else parameters[1:]
+        has_context = role.context and bool(own_parameters)
+        self.context_parameter = own_parameters[0] if has_context else None
         self.followed: set[int] = set()  # Places of attributes that were looked up
 
     def run(self) -> None:
@@ -180,7 +180,8 @@ class Reader:
             return
         ops = [i.op for i in self.program]
         if ops.count("PUSH_EXC_INFO") > ops.count("WITH_EXCEPT_START"):
-            # an error that comes of a tensor without data might be caught
+            # Capture runs the code on tensors without data, and that may raise. Here the code might
+            # catch the error and go another way. (A `with` pushes an error, too: no matter.)
             self.found.effects.append("catches exceptions")
         for place in range(len(self.program)):
             self.instruction(place)
@@ -189,8 +190,8 @@ class Reader:
         """One instruction: what it says about the world outside."""
         i = self.program[place]
         if isinstance(i.arg, types.CodeType):
-            # The code of a function that is made here.
-            inner = Role(False, self.role.kernel, self.role.at_once)
+            # The code of a function that is made here. It has no `ctx` of its own.
+            inner = replace(self.role, context=False)
             Reader(self.function, i.arg, inner, self.found).run()
         elif i.op in ("LOAD_GLOBAL", "LOAD_DEREF"):
             self.name(place)

@@ -39,7 +39,7 @@ MAXIMA = {"max", "min", "median", "nanmedian", "mode"}
 """Reductions that have no result where there is nothing to reduce, and whose fakes do not look.
 (`amax`, `argmax`, `kthvalue` and `logsumexp` have fakes that do, or a result.)"""
 WITHOUT_RESULT_OF_ALL = {"max", "min"}
-"""Of these, those that eager refuses for a whole tensor without elements. The others give NaN."""
+"""Those of `MAXIMA` that eager refuses for a whole tensor without elements. The others give NaN."""
 
 
 def listen(

@@ -56,7 +56,7 @@ def tensor_of(function: Any, it: Machine, data: Any, **options: Any) -> Any:
         return it.world.builder.call(function, [data], options)
 
     # What it calls is recorded: each scalar tensor in the list is an operand of a node. Its
-    # arguments are options, dtype, device, # data, copy_variables, copy_numpy, type_inference.
+    # arguments are options, dtype, device, data, copy_variables, copy_numpy, type_inference.
     make = torch._refs._internal_new_from_data
     dtype = torch.get_default_dtype()
     return frames.call(None, make, {}, dtype, "cpu", data, True, True, True)
@@ -95,8 +95,12 @@ FUNCTIONS[invoke_subgraph_placeholder] = follow_region
 
 
 def check(it: Machine, condition: Any, *message: Any) -> None:
-    """`torch._check(condition)`: the head asks a tensor again."""
-    if not it.world.builder.expect(condition, True) and not it.truth(condition):
+    """`torch._check(condition)`.
+
+    A tensor is taken for true, and each call checks it (`expect`). Any other condition is decided
+    now, under a guard."""
+    is_checked_later = it.world.builder.expect(condition, True)
+    if not is_checked_later and not it.truth(condition):
         raise Unsupported("an assertion fails")
 
 
@@ -111,7 +115,8 @@ def branch(it: Machine, pred: Any, true_fn: Any, false_fn: Any, operands: Any = 
 
 
 def value_of_step(it: Machine, step: Any) -> Any:
-    """`torch.optim`'s number of a tensor, exact: it stays a tensor."""
+    """`_get_value(step)` of `torch.optim`, which makes a Python number of a tensor. Here it stays a
+    tensor, in float64: exact, as a Python number is."""
     return it.world.builder.call("double", [step])
 
 

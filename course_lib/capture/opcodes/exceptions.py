@@ -36,7 +36,7 @@ class Exceptions(Machine):
             error.__cause__ = self.call(cause) if is_a(cause, type) else cause
 
         # CPython sets the error's `__context__` to the exception that is being handled, and avoids
-        # a circle of such links. It # does the same here, where the error is raised while that
+        # a circle of such links. It does the same here, where the error is raised while that
         # exception is handled.
         error_in_hand = error if self.handling is None else self.handling
         if self.world.is_opaque(error_in_hand):

@@ -31,16 +31,16 @@ class Generators(Machine):
         self.push(self.iterate(self.pop()))
 
     def SEND(self, instruction: Instruction) -> None:
-        """What is sent or thrown into a `yield from` goes to what that takes its values from.
-
-        (PEP 380)"""
+        """`yield from iterator`: hand the value that was sent in (or the exception that was thrown
+        in) on to the iterator, and push what the iterator yields. (PEP 380)"""
         value = self.pop()
         at = self.iterator_at()
         try:
             yielded = self.hand_on(self.stack[at], value)
         except StopIteration as stop:
             self.jump(instruction.arg)
-            if self.program[self.next].op != "END_SEND":  # 3.11: the receiver goes at once
+            if self.program[self.next].op != "END_SEND":
+                # Python 3.11 has no END_SEND: SEND itself takes the iterator off the stack.
                 del self.stack[at:]
             yielded = stop.value
 
@@ -49,9 +49,10 @@ class Generators(Machine):
         self.push(yielded)
 
     def hand_on(self, receiver: Any, value: Any) -> Any:
-        """What `receiver` gives for what is sent or thrown into it.
+        """What the iterator `receiver` yields when `value` is sent into it, or thrown if it is an
+        exception.
 
-        NOTHING: it does not take an exception."""
+        NOTHING: the iterator takes no exceptions."""
         if value is None:
             return self.native(next, receiver)
 

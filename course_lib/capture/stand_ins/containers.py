@@ -79,16 +79,18 @@ class Container:
         return self.listed("keys").item(place)
 
     def listed(self, method: str) -> Source:
-        """All keys, or all values: a step of its own, so that they are listed once for all
-        places."""
+        """All keys, or all values (`method`), as a list: `[*dict.keys(d)]`.
+
+        It is a step of its own on the path, so a check makes the list once, and takes each item
+        from it."""
         return Source(")]", self.source, before=f"{ALL_OF}{self.dict_class}.{method}(")
 
     def item_source(self, place: int, key: Any) -> Source:
         """Where the item under `key`, the one at this place, is found: `d["a"]`.
 
-        A key that cannot be written down is passed by: `[*dict.values(d)][2]`. A class of the
-        user's may have a `__getitem__` of its own, which is passed by, too:
-        `dict.__getitem__(d, "a")`.
+        A key that cannot be written as Python text is not used. Its value is found by its place:
+        `[*dict.values(d)][2]`. A class of the user's may have a `__getitem__` of its own, which
+        must not run. So the builtin's is called: `dict.__getitem__(d, "a")`.
         """
         if not has_literal(key):
             return self.listed("values").item(place)

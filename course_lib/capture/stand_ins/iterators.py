@@ -96,7 +96,7 @@ def upcoming(real: Any, parts: list[Any]) -> list[Any]:
 
 
 def upcoming_items(real: Any) -> list[Any]:
-    """The same, for guards and heads."""
+    """`upcoming` of a real iterator, as guards and heads call it."""
     return upcoming(real, [])
 
 

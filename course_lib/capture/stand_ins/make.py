@@ -32,7 +32,7 @@ Maker = Callable[["World", Any, Source], Any]
 OF_TYPE: dict[type, Maker] = {}
 """Type → what makes the stand-in of an object of this very type; `corners/` fill it."""
 OF_OBJECT: dict[int, Maker] = {}
-"""The same for single objects, by their `id`."""
+"""`id` of an object → what makes the stand-in of this one object."""
 
 
 def make_stand_in(world: World, obj: Any, source: Source) -> Any:

@@ -122,10 +122,11 @@ class Paths:
         return self.tests_last(guard)
 
     def tests_last(self, guard: Guard) -> bool:
-        """Are the answers the same as long as the object is the same?"""
+        """Do the tests of a guard give the same answers as long as the same object lies there?"""
         first, *more = guard.tests
         if isinstance(first, TypeIs):
-            # An object may be given another class. That is noticed if its `__dict__` is noted.
+            # An object may be given another class (`x.__class__ = C`). `unchanged` notices it for
+            # objects whose `__dict__` is noted: their type is noted, too.
             is_noted = guard.source.attr("__dict__") in self.asked_dicts and not more
             return first.right in CONSTANTS or is_noted
         return isinstance(first, OF_THE_OBJECT)

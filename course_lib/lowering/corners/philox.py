@@ -30,7 +30,7 @@ from course_lib.lowering.ops import Handler, linear_index
 
 aten = torch.ops.aten
 LIBRARY = torch.library.Library("course_lib", "DEF")  # Its operators are there as long as it lives
-# may be computed again
+# The tag says that backward may compute the operator again: the numbers are the same.
 LIBRARY.define(
     "random(Tensor seed, SymInt first, SymInt[] size) -> Tensor", tags=(torch.Tag.pointwise,)
 )
@@ -79,12 +79,16 @@ def random_loop(low: Lowering, node: fx.Node, seed: View, first: int, size: Sequ
 
 
 def uniform(like: Tensor) -> Tensor:
-    """As many numbers as `like` has elements: the next of the seed that the graph being traced has
-    for this device."""
-    # Device → its seed, and how many were drawn
+    """A tensor of random numbers in [0, 1), of the shape and device of `like`.
+
+    The graph that is traced has one seed for each device. A call takes the numbers of that seed
+    that come after those of the calls before."""
+    # The tracer lives as long as the graph is traced, so it keeps for each device: the seed (a
+    # tensor of the graph), and how many numbers of it were drawn so far.
     drawn = vars(get_proxy_mode().tracer).setdefault("drawn", {})
     if like.device not in drawn:
-        drawn[like.device] = torch.randint(2**63 - 1, (), device=like.device), 0
+        new_seed = torch.randint(2**63 - 1, (), device=like.device)
+        drawn[like.device] = new_seed, 0
 
     seed, first = drawn[like.device]
     drawn[like.device] = seed, first + like.numel()
@@ -105,7 +109,7 @@ def bernoulli(x: Tensor, p: Any = None, generator: Any = None) -> Any:
 
 
 def bernoulli_(x: Tensor, p: Any = 0.5, generator: Any = None) -> Any:
-    """The same, into `x`."""
+    """`bernoulli`, written into `x`. The probability is `p`."""
     drawn = drawn_below(x, p, generator)
     return drawn if drawn is NotImplemented else x.copy_(drawn)
 

@@ -29,18 +29,18 @@ READER_OF_DTYPE: dict[Any, Callable[[Any], Any]] = {
     tl.float8e4nv: lambda codes: formats.E4M3.values[codes],
     tl.float8e5: lambda codes: formats.E5M2.values[codes],
 }
-"""Dtype that NumPy does not know → its bits as float32."""
+"""Dtype that NumPy does not know → what makes float32 numbers of its bits."""
 
 WRITE: dict[Any, Callable[..., Any]] = {
     tl.bfloat16: formats.bfloat16_bits,
     tl.float8e4nv: formats.E4M3.bits,
     tl.float8e5: formats.E5M2.bits,
 }
-"""The same dtypes: float32 as its bits."""
+"""Dtype that NumPy does not know → what makes its bits of float32 numbers."""
 
 
 OPERATION_ON_ONE_BIT: dict[Any, Any] = {np.add: np.logical_xor, np.subtract: np.logical_xor}
-"""In one bit, 1 + 1 is 0."""
+"""Addition and subtraction of bools: in one bit, 1 + 1 is 0."""
 
 
 def numbers(handle: Any) -> Any:
@@ -197,7 +197,7 @@ def of_two_zeros(result: Any, a: Any, b: Any, negative_if: Callable[..., Any]) -
 
 
 def or_nan(choose: Callable[..., Any]) -> Callable[..., Any]:
-    """The same, but NaN where one of the two is NaN (`max.NaN.f32`)."""
+    """A choice like `smaller`, but with NaN where one of the two is NaN (`max.NaN.f32`)."""
 
     def chosen(a: Any, b: Any) -> Any:
         result = choose(a, b)

@@ -73,7 +73,7 @@ class Provenance:
 
 
 def closure(start: Iterable[Row], after: Callable[[Row], Iterable[Row]]) -> set[Row]:
-    """These rows, what comes after them, what comes after that, ..."""
+    """The rows `start`, the rows that come after them, those that come after these, and so on."""
     all_rows = set(start)
     waiting = list(all_rows)
     while waiting:

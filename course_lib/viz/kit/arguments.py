@@ -141,7 +141,7 @@ def with_attributes(words: str, *names: str) -> Kind:
 
 
 def each(kind: Kind, words: str) -> Kind:
-    """Several of a kind, in a list or the like."""
+    """The kind of a list (or another collection) whose items are of `kind`."""
 
     def are_of_kind(value: Any) -> bool:
         if not isinstance(value, Collection) or isinstance(value, (str, bytes, torch.Tensor)):

@@ -259,7 +259,7 @@ class Svg:
         return f"<svg {space} {size} {least_width(self.width)} {attributes}>{shapes}</svg>"
 
     def framed(self, alt: str) -> str:
-        """The same; a tall drawing in a box that scrolls."""
+        """`render`, with a box that scrolls around it if the drawing is tall."""
         drawing = self.render(alt)
         if self.height <= SCROLL_FROM:
             return drawing

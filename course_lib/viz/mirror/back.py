@@ -159,7 +159,7 @@ class Half:
     difference: float = 0.0
 
     def cells(self) -> list[str]:
-        """As the table has them."""
+        """The row of the table: one text for each column."""
         answer = self.answer
         if answer == SAME:
             answer = f"{SAME} (largest difference {self.difference:.1e})"

@@ -453,7 +453,7 @@ def dynamo_source(node: fx.Node) -> str:
 
 
 def as_ours(name: str, function: Callable[..., Any]) -> str:
-    """The same input by our name.
+    """TorchDynamo's name of an input, as the name that we have for it.
 
     A layer of torch itself is run by torch inside `def inner(*args): return fn(*args)`, so its own
     names are `fn.0.weight` and `args[0]`; ours are `self[0].weight` and `input`."""

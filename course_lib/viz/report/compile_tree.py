@@ -39,7 +39,7 @@ class Function:
 
     @property
     def all_compiles(self) -> list[Compile]:
-        """Its own, and those of all that resumes it."""
+        """The compiles of this function, and those of all functions that resume it."""
         compiles = list(self.compiles)
         for function in self.below:
             compiles += function.all_compiles

@@ -124,7 +124,7 @@ def start(folder: str) -> Session:
 
 
 SESSION: Session | None = None
-"""Of the whole run, if `COURSE_TRACE` asks for one."""
+"""What records the whole run, if `COURSE_TRACE` asks for it."""
 if wanted := os.environ.get("COURSE_TRACE"):
     try:
         SESSION = start(wanted)

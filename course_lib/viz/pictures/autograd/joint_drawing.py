@@ -50,7 +50,7 @@ class Side:
 
     @property
     def edge(self) -> float:
-        """px: the border of its boxes that its lanes lie beyond."""
+        """px: the border of the boxes on which the lanes begin: the left or the right one."""
         return self.x if self.out < 0 else self.x + BOX
 
 

@@ -100,7 +100,7 @@ class Kept:
 
     @property
     def title(self) -> str:
-        """Its name, or how many they are."""
+        """The name of the one tensor that is kept, or how many are."""
         if len(self.nodes) == 1:
             return kept_name(self.nodes[0])
         return plural(len(self.nodes), "input" if self.is_input else "tensor")

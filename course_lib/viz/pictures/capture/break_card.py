@@ -48,7 +48,7 @@ class Part:
         return [f"{'▸' if n == self.marked else ' '} {line}" for n, line in enumerate(self.lines)]
 
     def html(self) -> str:
-        """The same, the marked line bold."""
+        """The lines that are shown, as HTML: the marked one is bold."""
         lines = [escape(line) for line in self.shown()]
         if self.marked >= 0:
             lines[self.marked] = f"<b>{lines[self.marked]}</b>"

@@ -162,7 +162,7 @@ def find_run(
 
 
 def run_by_number(runs: list[FrameRun], number: int) -> FrameRun:
-    """Raises LookupError if there are not so many."""
+    """The run with this number (negative: from the last). Raises LookupError if there is none."""
     if -len(runs) <= number < len(runs):
         return runs[number]
 

@@ -51,7 +51,9 @@ class Piece:
 
     @property
     def lines(self) -> list[str]:
-        """Its operations. Where captures differ in them, each has its own line."""
+        """The operations of a piece, in one line.
+
+        Where several captures differ in them, each has its own line."""
         ways: dict[str, list[str]] = {}
         for number, result in enumerate(self.results, 1):
             ways.setdefault(operations_of(result), []).append(str(number))
@@ -224,7 +226,7 @@ class Block:
     run yet."""
 
     title: str
-    # 'graph 2', or the sentence
+    # The second line: 'graph 2', or without a piece the sentence
     number: str
     lines: list[str]
     piece: Piece | None
@@ -232,7 +234,9 @@ class Block:
 
     @property
     def own_width(self) -> float:
-        """What did not run has only its name and, below, why."""
+        """px: how wide this block is by itself.
+
+        Without a piece there are only two lines of text."""
         if self.piece:
             return WIDE
         text = max(text_width(self.title), text_width(self.number, SMALL))

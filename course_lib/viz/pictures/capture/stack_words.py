@@ -92,7 +92,7 @@ class Words:
 
 
 def name_of(world: World, tensor: torch.Tensor) -> str:
-    """Its node's name, or where it comes from."""
+    """The name of a tensor's node, or of the place where the tensor comes from."""
     _, node = world.builder._nodes.get(id(tensor), (None, None))
     if node is not None:
         return node.name

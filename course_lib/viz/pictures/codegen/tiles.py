@@ -41,7 +41,7 @@ LEFT = 140.0
 SUMS = 80.0
 """px: how wide the sums are that a program leaves behind its last tile."""
 MOST_COLUMNS, MOST_ROWS = 16, 4
-"""Of so many lanes, each is drawn."""
+"""The lanes of a tile are drawn one by one up to so many columns and rows."""
 
 
 class Cover:
@@ -73,7 +73,7 @@ class Cover:
 
     @property
     def lanes(self) -> int:
-        """Of all tiles together."""
+        """How many lanes all tiles have together."""
         return self.programs * self.steps * self.tall * self.across
 
     @property
@@ -140,7 +140,7 @@ def tile_map(source: Any, meta: Mapping[str, int] | None = None, title: str = ""
     meta: tile sizes to be other than they are (`ROWS` and `COLUMNS`, with `DEPTH` for a product; or
     `BLOCK`).
     Raises ValueError for one that it does not have."""
-    # Of a kernel for all sizes, the tiles of the recorded call
+    # A kernel that serves all sizes is drawn with the tiles of the recorded call.
     tiling = source.tiling.in_this_call
     sizes = tile_sizes(tiling, meta or {})
     name = title or source.name

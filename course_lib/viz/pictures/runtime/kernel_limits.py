@@ -106,7 +106,7 @@ def operations_of(kernel: Any, buffers: Mapping[str, Any]) -> int:
 def library_operations(node: fx.Node) -> int:
     """The operations of a product, a convolution or an attention; 0 for others."""
     name = getattr(getattr(node.target, "overloadpacket", None), "__name__", "")
-    # Of attention torch counts only the operators of GPUs.
+    # torch counts attention only by its operators for GPUs.
     name = name.replace("_for_cpu", "")
     rule = flop_registry.get(getattr(torch.ops.aten, name, None))
     if rule is None:

@@ -112,7 +112,8 @@ class QueueDrawing:
         return self.left + TRACK * tick / self.end
 
     def draw_request(self, y: float, one: Handled) -> None:
-        """Its row: arrival, waiting, compiling, running, padding, and the latency as a number."""
+        """The row of one request: arrival, waiting, compiling, running, padding, and the latency as
+        a number."""
         svg, arrived, began = self.svg, self.at(one.arrived), self.at(one.began)
         svg.text(self.left - 10, y + 15, plural(one.length, "token"), SMALL, anchor="end")
         svg.path(f"M{n(arrived)} {n(y + 3)} v15", line=2, opacity=1)
@@ -126,7 +127,8 @@ class QueueDrawing:
             if wide > 56:
                 svg.text(began + 6, y + 15, "compile", SMALL)
 
-        # Of a padded request only this share of running is for its own tokens.
+        # The share of the running time that is for the request's own tokens; the rest is for
+        # padding
         real_end = self.at(start + one.running * one.length / one.size)
         wide = real_end - self.at(start)
         svg.box(self.at(start), y + 2, wide, 17, "scheduling", radius=2, strength=0.4)

@@ -196,7 +196,7 @@ def html_notes(notes: list[str]) -> str:
 
 
 def as_text(both: Sides, buffers: Buffers, apart: list[Apart], notes: list[str]) -> str:
-    """The same in words."""
+    """The picture in words."""
     lines = [f"{both.before.title}; {both.before.total}"]
     for item in both.before.items:
         loop = item.loops[0]

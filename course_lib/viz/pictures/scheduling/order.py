@@ -65,7 +65,7 @@ def order(needs: Mapping[str, Iterable[str]], together: tuple[str, ...] = ()) ->
 
 
 def merged(needs: Needs, together: tuple[str, ...]) -> Needs:
-    """The same with `together` as one kernel."""
+    """Who needs whom, once the kernels `together` have become one."""
     joined_name = " · ".join(together)
 
     def name(who: str) -> str:
