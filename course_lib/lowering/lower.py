@@ -330,10 +330,13 @@ class Lowering:
 
         # A single element: nothing to combine.
         if all(sizes.same(shape[d], 1) for d in dims):
+            begins_with_zero = kind == "sum" and dtype.is_floating_point
 
             def only_element(ops: Handler, index: Index) -> Term:
                 rest = [index[d] for d in kept] if keepdim else index
-                return body(ops, whole_index(rest, [ZERO] * len(dims)))
+                value = body(ops, whole_index(rest, [ZERO] * len(dims)))
+                # eager adds it to 0.0, which makes 0.0 of -0.0
+                return value.to(dtype) + 0.0 if begins_with_zero else value
 
             return self.pointwise(node, only_element, layout, label)
 

@@ -134,3 +134,16 @@ def test_arguments_that_mean_nothing_are_refused_in_one_line(arguments, capsys):
         matrix.options(arguments)
 
     assert "error: " in capsys.readouterr().err.splitlines()[-1]
+
+
+def test_notebooks_that_were_run_again_stand_beside_all(records):
+    matrix.keep(record_of(matrix.NOTEBOOKS, summary="2 failed, 90 passed in 9s"))
+    matrix.keep(record_of("notebooks 00 and 11 again", summary="30 passed in 3s"))
+    matrix.keep(record_of(matrix.TESTS))
+
+    record = matrix.read_records()["newest"]
+    assert matrix.notebooks_of(record) == "2 failed, 90 passed; 00 and 11 again: 30 passed"
+    assert matrix.tests_of(record).startswith("all: ")
+
+    matrix.keep(record_of(matrix.NOTEBOOKS, summary="92 passed in 9s"))
+    assert matrix.notebooks_of(matrix.read_records()["newest"]) == "92 passed"

@@ -9,6 +9,7 @@ import torch
 from aten_graphs import agree, lowered
 from torch.nn import functional as F
 
+import course_lib as cl
 from course_lib.lowering import Reduction
 
 REDUCTIONS = {
@@ -228,3 +229,30 @@ def test_losses():
     )
     agree(lambda x, y: (F.binary_cross_entropy_with_logits(x, y), F.kl_div(x, y)), x, y)
     agree(lambda x, t: F.cross_entropy(x, t), x, target)
+
+
+ONE_ELEMENT = {
+    "sum of all": lambda x: x.sum(),
+    "sum": lambda x: x.sum(0),
+    "sum, kept": lambda x: x.sum(0, keepdim=True),
+    "sum of a part": lambda x: (x.reshape(-1)[:1] * 1).sum() * 3,
+    "sum in float64": lambda x: x.sum(dtype=torch.float64),
+    "sum without nan": lambda x: x.nansum(),
+    "mean": lambda x: x.mean(0),
+    "mean of variance": lambda x: torch.var_mean(x, correction=0)[1],
+    "product": lambda x: x.prod(),
+    "maximum": lambda x: x.amax(),
+    "dot": lambda x: torch.dot(x.reshape(-1)[:1], -x.reshape(-1)[:1]),
+}
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16], ids=str)
+@pytest.mark.parametrize("name", ONE_ELEMENT)
+def test_a_sum_of_one_element_begins_with_zero(name, dtype):
+    """Eager gives 0.0 for the sum of -0.0 alone, and -0.0 for its product."""
+    reduced = ONE_ELEMENT[name]
+    for shape in ((1, 3), (1,), ()):
+        x = torch.full(shape, -0.0, dtype=dtype)
+        expected, found = reduced(x), cl.compile(reduced)(x)
+        assert found.dtype == expected.dtype
+        assert torch.equal(torch.signbit(found), torch.signbit(expected))

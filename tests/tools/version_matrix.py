@@ -310,22 +310,34 @@ def keep(record: Record) -> None:
     """Write the record among those of other rows, and the tables.
 
     Parts that were run before stay if they were run with the same versions; all tests replace the fast ones and
-    those of single rooms.
+    those of single rooms, and all notebooks replace single ones.
     """
     records = read_records()
     known = records.get(record.row)
     same = known and (known.python, known.versions) == (record.python, record.versions)
+    runs_all_notebooks = NOTEBOOKS in record.parts
+
     if known and same:
         record.parts = known.parts | record.parts
     if TESTS in record.parts:
-        whole = (TESTS, NOTEBOOKS)
-        record.parts = {what: part for what, part in record.parts.items() if what in whole}
+        record.parts = without_single_ones(record.parts, TESTS)
+    if runs_all_notebooks:
+        record.parts = without_single_ones(record.parts, NOTEBOOKS)
 
     records[record.row] = record
     ordered = {row.name: asdict(records[row.name]) for row in MATRIX if row.name in records}
     RECORDS.parent.mkdir(parents=True, exist_ok=True)
     RECORDS.write_text(json.dumps(ordered, indent=1) + "\n", encoding="utf-8")
     write_tables(records)
+
+
+def without_single_ones(parts: dict[str, Part], whole: str) -> dict[str, Part]:
+    """The parts without those that are a piece of this one: `tests of 02` is a piece of `tests`."""
+    kept = {}
+    for what, part in parts.items():
+        if what == whole or not what.startswith(whole):
+            kept[what] = part
+    return kept
 
 
 def write_tables(records: dict[str, Record]) -> None:
@@ -353,16 +365,8 @@ def table(records: dict[str, Record]) -> str:
             lines.append(as_cells(row.name, *wanted, "not run yet", ""))
             continue
         versions = [record.versions.get(name, "") for name in ("torch", "triton", "numpy")]
-        notebooks = record.parts.get(NOTEBOOKS)
-        lines.append(
-            as_cells(
-                row.name,
-                record.python,
-                *versions,
-                tests_of(record),
-                notebooks.counts if notebooks else "not run",
-            )
-        )
+        said = tests_of(record), notebooks_of(record)
+        lines.append(as_cells(row.name, record.python, *versions, *said))
     return "\n".join(lines)
 
 
@@ -372,7 +376,19 @@ def as_cells(*cells: str) -> str:
 
 def tests_of(record: Record) -> str:
     """What the table says of a row's tests: the whole suite, or each part that was run."""
-    said = [as_said(part) for what, part in record.parts.items() if what != NOTEBOOKS]
+    said = [as_said(part) for what, part in record.parts.items() if what.startswith(TESTS)]
+    return "; ".join(said) or "not run"
+
+
+def notebooks_of(record: Record) -> str:
+    """What the table says of a row's notebooks: `5 failed, 9 passed; 00 and 11 again: 7 passed`."""
+    said = []
+
+    for what, part in record.parts.items():
+        if what == NOTEBOOKS:
+            said.append(part.counts)
+        elif what.startswith(NOTEBOOKS):
+            said.append(f"{what.removeprefix(NOTEBOOKS).strip()}: {part.counts}")
     return "; ".join(said) or "not run"
 
 
