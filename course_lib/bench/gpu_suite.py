@@ -48,7 +48,7 @@ class GpuCase:
     at_most: Mapping[str, float] = field(default_factory=dict)
     """Who → milliseconds to reach."""
     checks: int = 2
-    """So many fresh inputs results are compared on."""
+    """On how many fresh inputs the results are compared with eager's."""
 
     @property
     def workload(self) -> Workload:

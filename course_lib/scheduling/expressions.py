@@ -63,8 +63,10 @@ class TreeBuilder:
         self.buffers = buffers
         # Buffer → the earlier step of this kernel that writes it
         self.produced: dict[str, Step] = {}
+        # Symbol of an index that is data (`x[rows]`) → the tree of its value
         self.indirect_values: dict[sympy.Symbol, Expr] = {}
-        self.looking_up: list[sympy.Symbol] = []  # Those made in the body that runs now
+        # The symbols of `indirect_values` that the body that runs now has asked for
+        self.looking_up: list[sympy.Symbol] = []
         self.nodes: dict[tuple[Any, ...], Expr] = {}
 
     def make(self, op: str, args: tuple[Expr, ...], dtype: torch.dtype, detail: Any = None) -> Expr:

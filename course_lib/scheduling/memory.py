@@ -245,6 +245,8 @@ class Room(NamedTuple):
 def room_for(buffer: Buffer) -> Room:
     elements = extent(buffer)
     if is_symbolic(elements):
+        # Rooms are keys of a dict, which compares them. To compare two `Size`s may leave a guard;
+        # two formulas are equal or not.
         elements = elements.expr
     return Room(buffer.dtype, buffer.device, elements)
 

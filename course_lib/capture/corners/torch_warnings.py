@@ -141,6 +141,7 @@ def place_of(world: World, warning: Any, levels: int) -> Place | int:
         for module in list(sys.modules.values()):
             if getattr(module, "__file__", None) == warning.filename:
                 return Place(warning.filename, warning.lineno, vars(module))
+    # `place` counts from the interpreted code: level 1 is the line that calls torch's function.
     return place(world, levels - OF_THE_CALLER + 1)
 
 

@@ -44,12 +44,16 @@ THEIRS = (
 
 @dataclass
 class Finding:
-    """A thing to look at. `weight` puts the dearest first."""
+    """A thing to look at."""
 
+    # A sign in front of the title
     mark: str
     title: str
+    # HTML
     body: str
+    # The `id` of the place in the page that tells more: "c3" is compile 3
     target: str
+    # The finding with the greatest weight comes first
     weight: float = 0.0
 
 
