@@ -32,6 +32,7 @@ from course_lib.capture.classes import is_a
 from course_lib.capture.guard_tests import Holds, Test, verbatim
 from course_lib.capture.relations import holds_anyway, text_of_relation, without_limits
 from course_lib.capture.sources import Location, Source
+from course_lib.written import quiet
 
 OPERATORS = {
     "+": operator.add, "-": operator.sub, "*": operator.mul, "/": operator.truediv, "//": operator.floordiv,
@@ -150,6 +151,11 @@ class Shapes:
 
     def fake(self, tensor: torch.Tensor, source: Source) -> torch.Tensor:
         """A fake like `tensor`, with symbolic sizes where they are wanted."""
+        # torch asks for `.grad`, which warns where the tensor is no leaf
+        with quiet():
+            return self._fake(tensor, source)
+
+    def _fake(self, tensor: torch.Tensor, source: Source) -> torch.Tensor:
         sizes = tuple(tensor.shape)
         self.history.meet(source, sizes)
         promised, wished, static = marks(tensor)

@@ -359,3 +359,55 @@ def test_a_program_sees_what_its_caller_records(program, fullgraph):
         return str(results), texts
 
     assert run(cl.compile(program, fullgraph=fullgraph)) == run(program)
+
+
+def reads_grad(x):
+    y = x * 2
+    return y + 1, y.grad, y.grad
+
+
+def reads_grad_behind_a_break(x):
+    y = x * 2
+    print(end="")
+    return y.grad, y + 1
+
+
+def reads_grad_that_is_retained(x):
+    y = x * 2
+    y.retain_grad()
+    return y, y.grad
+
+
+def breaks_without_reading(x):
+    y = x * 2
+    print(end="")
+    return y.sin()
+
+
+@pytest.mark.parametrize("action", ["always", "default", "error"])
+@pytest.mark.parametrize(
+    "program",
+    [reads_grad, reads_grad_behind_a_break, reads_grad_that_is_retained, breaks_without_reading],
+)
+def test_only_the_program_is_warned_of_a_gradient_of_no_leaf(program, action, monkeypatch):
+    """Neither guards, nor capture, nor a recording asks for `.grad` so that it is seen."""
+
+    def shown_by(run):
+        monkeypatch.setitem(globals(), "__warningregistry__", {})
+        answers = []
+        with warnings.catch_warnings(record=True) as found:
+            warnings.simplefilter(action)
+            for _ in range(3):
+                try:
+                    with cl.record():
+                        run(torch.ones(2, requires_grad=True))
+                except UserWarning as error:
+                    answers.append(str(error))
+        return answers, [(os.path.basename(w.filename), w.lineno) for w in found]
+
+    torch.set_warn_always(True)
+    try:
+        expected = shown_by(program)
+        assert shown_by(cl.compile(program, backend="eager")) == expected
+    finally:
+        torch.set_warn_always(False)

@@ -18,8 +18,9 @@ from course_lib.capture.classes import MISSING, is_a
 from course_lib.capture.guard_tests import LacksAttribute
 from course_lib.capture.known import Known
 from course_lib.capture.shapes import SYMBOLIC
-from course_lib.capture.sources import Unsupported
+from course_lib.capture.sources import HELPERS, Unsupported
 from course_lib.capture.stand_ins.iterators import Remaining
+from course_lib.written import quiet
 
 if TYPE_CHECKING:
     from course_lib.capture.machine import Machine
@@ -70,7 +71,22 @@ def attribute_of_real(it: Machine, tensor: torch.Tensor, name: str) -> Any:
     attribute = real_attribute(it, tensor, name)
     if name == "grad_fn" and attribute is not None:
         raise reaches_around(name)
-    return it.world.wrap(attribute, known.source.attr(name)) if known is not None else attribute
+    if known is None:
+        return attribute
+
+    # a guard that asks the tensor itself would warn, too
+    warns = name == "grad" and not known.real.is_leaf
+    source = known.source.inside("grad_of") if warns else known.source.attr(name)
+    return it.world.wrap(attribute, source)
+
+
+def grad_of(tensor: torch.Tensor) -> torch.Tensor | None:
+    """`tensor.grad`, without the warning where the tensor is no leaf."""
+    with quiet():
+        return tensor.grad
+
+
+HELPERS["grad_of"] = grad_of
 
 
 def reaches_around(name: str) -> Unsupported:
