@@ -220,10 +220,14 @@ class Pipeline:
         known.open = False
         return program, known
 
-    def compile_forward(self, gm: fx.GraphModule, codegen: str) -> Program:
+    def compile_forward(
+        self, gm: fx.GraphModule, codegen: str, inputs_require_grad: bool = False
+    ) -> Program:
         """Without gradients: trace, then one graph."""
         aten = events.stage("trace", None, self.trace, gm, self.decompositions)
         program = self.compile_graph(aten, codegen)
+        if inputs_require_grad:
+            program = without_recording(program)
         return autograd.finished(program, aten.meta["signature"], autograd.op_by_op(gm))
 
     def compile_with_gradients(self, gm: fx.GraphModule, codegen: str) -> Program:
@@ -232,7 +236,7 @@ class Pipeline:
         if not joint.meta["signature"].reaches_autograd:
             # nothing that the graph gives has a gradient (an optimizer's step): autograd need not
             # know of it
-            return self.compile_forward(gm, codegen)
+            return self.compile_forward(gm, codegen, inputs_require_grad=True)
         parts = events.stage("partition", events.Partitioned, self.halves, joint, codegen)
         forward = self.compile_graph(parts.forward, codegen)
         backward = self.compile_graph(parts.backward, codegen)
@@ -474,6 +478,19 @@ def without_autocast(program: Program) -> Program:
 
     def run(*args: Any) -> tuple[Any, ...]:
         with torch._C._DisableAutocast():
+            return program(*args)
+
+    return run
+
+
+def without_recording(program: Program) -> Program:
+    """A program that runs with grad mode off.
+
+    Grad mode is on where some input requires grad. Then an operator that writes its result into a
+    buffer of ours (`aten.hypot.out(x, y, out=buf0)`) would refuse."""
+
+    def run(*args: Any) -> tuple[Any, ...]:
+        with torch.no_grad():
             return program(*args)
 
     return run

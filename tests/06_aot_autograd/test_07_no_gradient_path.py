@@ -252,3 +252,35 @@ def test_a_hook_between_graph_breaks_runs_only_where_a_gradient_comes_by():
         compile(function)(torch.ones(3, requires_grad=True)).backward()
         counts.append(len(seen))
     assert counts == [0, 0]
+
+
+# Operators without a form as loops: the program calls torch's own with `out=`, which torch refuses
+# for an argument that requires grad while grad mode is on.
+LIBRARY_CALLS: dict[str, Callable[[torch.Tensor], torch.Tensor]] = {
+    "hypot": lambda x: torch.hypot(x, x + 1),
+    "index_fill": lambda x: x.index_fill(-2, torch.tensor([0, 1]), 2) * 3,
+    "index_copy": lambda x: x.index_copy(0, torch.tensor([1, 0]), x[:2] + 1),
+    "nextafter": lambda x: torch.nextafter(x, x + 1),
+    "cummax": lambda x: torch.cummax(x, 0).values,
+    "sort": lambda x: torch.sort(x, -1).values,
+    "product": lambda x: x @ x.mT,
+}
+WITHOUT_GRADIENT: dict[str, Callable[[torch.Tensor], torch.Tensor]] = {
+    "detached": lambda y: y.detach().sin(),
+    "comparison": lambda y: y > 0.5,
+    "index": lambda y: y.argmax(-1),
+    "integers": lambda y: (y * 100).long() + 1,
+}
+
+
+@pytest.mark.parametrize("ending", WITHOUT_GRADIENT)
+@pytest.mark.parametrize("call", LIBRARY_CALLS)
+def test_a_library_call_whose_result_needs_no_gradient(call: str, ending: str) -> None:
+    def f(x: torch.Tensor) -> torch.Tensor:
+        return WITHOUT_GRADIENT[ending](LIBRARY_CALLS[call](x))
+
+    x = torch.randn(4, 6, requires_grad=True)
+    got, expected = cl.compile(f, fullgraph=True)(x), f(x)
+
+    torch.testing.assert_close(got, expected)
+    assert got.requires_grad == expected.requires_grad
