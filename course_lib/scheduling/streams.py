@@ -366,6 +366,7 @@ class Choice:
                     self.drop(attempt, reason)
                 else:
                     self.found[self.found.index(attempt)] = wider
+                    break  # `inside` is another now: no second stream may take the same sum in
 
     def with_its_readers(self, attempt: Attempt, inside: Collection[Node]) -> Attempt | None:
         """The stream with the sums and maxima of rows that others make of its matrix, if that is

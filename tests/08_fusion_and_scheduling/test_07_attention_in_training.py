@@ -8,6 +8,7 @@ from random_attention import check_training, distance, gradients, in_double, sma
 
 import course_lib as cl
 from course_lib import events
+from course_lib.bench.models import GPTBlock
 from course_lib.scheduling import Streamed
 
 B, H, M, N, D = 2, 4, 150, 200, 32
@@ -217,3 +218,22 @@ def test_what_is_not_finite_in_a_hidden_block_is_seen(function, where):
         assert torch.equal(one.isfinite(), other.isfinite())
         kept = one.isfinite()
         torch.testing.assert_close(one[kept], other[kept], rtol=1e-3, atol=1e-4)
+
+
+def test_two_streams_do_not_both_take_the_same_sum():
+    """In backward of a block that runs in eval mode both streams of scores wait for one sum of each row."""
+    torch.manual_seed(0)
+    block = GPTBlock(hidden=64, heads=2, context=256).eval()
+    x = torch.randn(1, 256, 64)
+    gradients_of = []
+    for run in (cl.compile(block, fullgraph=True), block):
+        leaf = x.clone().requires_grad_()
+        with cl.record() as trace:
+            run(leaf).sin().sum().backward()
+        if not gradients_of:
+            kernels = [k for e in trace.of(events.Scheduled) for k in e.schedule.kernels]
+            assert not [kernel for kernel in kernels if str(kernel).startswith("aten.bmm")]
+        gradients_of.append([leaf.grad, *(p.grad for p in block.parameters())])
+        block.zero_grad()
+    for got, want in zip(*gradients_of, strict=True):
+        torch.testing.assert_close(got, want, rtol=1e-3, atol=1e-4)
