@@ -57,7 +57,7 @@ TILES_OF_FLOATS = {
 """The same for float32. Longer rows take so many registers that two calls of the library are
 faster."""
 TILES_OF_GRADIENTS = {
-    64: walking_tile(64, 64, 3, 4),
+    64: walking_tile(64, 64, 2, 4),
     128: walking_tile(64, 64, 2, 4),
     256: walking_tile(64, 32, 2, 8),
 }

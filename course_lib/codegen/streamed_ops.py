@@ -20,6 +20,7 @@ from course_lib.codegen.stream_walks import (
     LEAST_SIDE,
     TILES_OF_FLOATS,
     all_in_halves,
+    is_gradient,
     is_same_factor,
     longest_operand,
     widths_of_totals,
@@ -216,15 +217,18 @@ class StreamedOps(TritonOps):
 def why_not_in_triton(node: Streamed) -> str:
     """Why a stream cannot be a Triton kernel, or is faster as it was; empty if it can."""
     stream = node.stream
-    stores_more = len(stream.ends) != 1 or stream.of_rows
-    if stores_more and not stream_nodes.SEVERAL_ON_A_GPU and node.buffers[0].device.type == "cuda":
-        return "a stream that stores more than one product was not yet measured on a GPU"
+    longest, device = longest_operand(stream), node.buffers[0].device
+    stores_more = len(stream.ends) != 1 or stream.of_rows or is_gradient(stream)
+    if stores_more and device.type == "cuda" and longest > stream_nodes.LONGEST_WITH_SEVERAL:
+        return (
+            f"streams of rows of {longest} that store several things, or are gradients, "
+            "were not yet measured on a GPU"
+        )
     if len({view.buffer.device for view in node.args}) > 1:
         return "it reads from more than one device"
     if unknown := next(filter(is_unknown, operations_of(stream)), ""):
         return f"Triton has no way to write '{unknown}'"
 
-    longest = longest_operand(stream)
     if not all_in_halves(stream) and longest > max(TILES_OF_FLOATS):
         return (
             f"rows of {longest} float32 leave too few registers: "

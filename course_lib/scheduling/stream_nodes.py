@@ -19,8 +19,9 @@ from course_lib.scheduling.rescaling import Powers, Split
 
 FLOATS = (torch.float32, torch.float16, torch.bfloat16)
 HALVES = (torch.float16, torch.bfloat16)
-# May a stream on a GPU store several things, as training needs it? Not before it was measured there
-SEVERAL_ON_A_GPU = False
+# On a GPU a stream stores several things (as training needs it) where no row of an operand is
+# longer: longer ones were not measured there yet
+LONGEST_WITH_SEVERAL = 64
 
 
 @dataclass(frozen=True)

@@ -24,7 +24,7 @@ from course_lib import sizes
 from course_lib.autograd.partition import Partition, node_bytes
 from course_lib.autograd.signature import memory
 from course_lib.lowering.ir import ExternKernel, LoopGraph, Node
-from course_lib.scheduling import attempts, stream_nodes, streams
+from course_lib.scheduling import attempts, streams
 from course_lib.scheduling.dependencies import record_all
 from course_lib.scheduling.fusion import No, human_bytes
 from course_lib.scheduling.products import PRODUCTS
@@ -142,8 +142,6 @@ def is_matrix_of_scores(node: fx.Node) -> bool:
     operands = sum(numel_of(each) for each in node.all_input_nodes)
     rows, columns = value.shape[-2:]
     is_large = rows * columns > attempts.MOST_IN_CACHES and value.numel() >= attempts.FEWEST_IN_ALL
-    if value.device.type == "cuda" and not stream_nodes.SEVERAL_ON_A_GPU:
-        return False
     if not is_large or value.numel() < LARGER * operands:
         return False
     return value.ndim > 2 or is_reduced(node)

@@ -11,7 +11,7 @@ from random_attention import check, compile_streamed, distance, in_double, place
 
 import course_lib as cl
 from course_lib import events, scheduling
-from course_lib.scheduling import FusedKernel, No, Streamed, stream_nodes
+from course_lib.scheduling import FusedKernel, No, Streamed
 from course_lib.scheduling.blocks import shown_columns
 
 B, H, M, N, D = 2, 4, 150, 200, 32
@@ -19,9 +19,8 @@ INF = float("inf")
 
 
 @pytest.fixture(autouse=True)
-def place_of_tensors(request, monkeypatch):
+def place_of_tensors(request):
     """For kernels in Triton they are made on a GPU, if there is one."""
-    monkeypatch.setattr(stream_nodes, "SEVERAL_ON_A_GPU", True)
     parameters = getattr(request.node, "callspec", None)
     codegen = parameters.params.get("codegen", "cpp") if parameters else "cpp"
     with place_of(codegen):

@@ -9,7 +9,6 @@ from random_attention import check_training, gradients, small_tiles
 
 import course_lib as cl
 from course_lib import events
-from course_lib.scheduling import stream_nodes
 
 DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
 
@@ -20,11 +19,6 @@ def test_results_and_gradients_without_a_matrix_of_scores(name):
     assert outcome.fault == ""
     assert outcome.streams == VARIANTS[name].streams, outcome.notes
     assert "block by block" in outcome.notes
-
-
-@pytest.fixture(autouse=True)
-def on_a_gpu_too(monkeypatch):
-    monkeypatch.setattr(stream_nodes, "SEVERAL_ON_A_GPU", True)
 
 
 def trained(name, inputs, given):

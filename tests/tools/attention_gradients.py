@@ -224,7 +224,7 @@ def check(name: str, device: str = "cpu", tiles_are_small: bool = True) -> Outco
     inputs = [each.to(device) for each in variant.make(shape)]
     wanted = range(min(3, len(inputs)))
     given = [torch.randn_like(variant.function(*inputs))]
-    on_gpu = patch.object(stream_nodes, "SEVERAL_ON_A_GPU", True)
+    on_gpu = patch.object(stream_nodes, "LONGEST_WITH_SEVERAL", 256)
     with tiles, on_gpu, events.listener(seen.append):
         compiled = cl.compile(returns_one, options={"codegen": "triton"})
         got = gradients(compiled, inputs, wanted, given)

@@ -195,7 +195,7 @@ def with_gradients(run: Run, inputs: list[torch.Tensor]) -> Callable[[], Given]:
 def first_call(what: str, run: Callable[[], Given], job: Job) -> None:
     """Compile it."""
     kind, *tile = what.split()
-    patches = [patch.object(stream_nodes, "SEVERAL_ON_A_GPU", True)]
+    patches = [patch.object(stream_nodes, "LONGEST_WITH_SEVERAL", 256)]
     if kind == "before":
         patches.append(patch.object(Pipeline, "prints_streams", lambda self, codegen: False))
     if tile:
