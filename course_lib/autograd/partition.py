@@ -89,17 +89,24 @@ def partition(joint: fx.GraphModule, may_recompute: Callable[[fx.Node], bool]) -
     # Where forward's caller finds what is saved: among the inputs, or behind them among the results
     inputs_and_results = [*ends.inputs, *results]
     places = tuple(inputs_and_results.index(node) for node in saved)
-    first = part(joint, ends.inputs, results, checks_in(graph, backward))
 
-    # An update is the value that an input has afterwards. If backward needs that value, it must not
-    # be written in place into the input, which the program may change before backward.
-    unkept = tuple(each for each in signature.updates if ends.values[each.index] not in saved)
-    first.meta["signature"] = replace(signature, updates=unkept)
+    first = part(joint, ends.inputs, results, checks_in(graph, backward))
+    first.meta["signature"] = without_saved_updates(signature, ends, saved)
+
     known = sizes.current()
     if known is not None:
         take_sizes(second.graph, known)
         known = known.found_in([node.meta["val"] for node in ends.inputs])
     return Partition(first, second, tuple(saved), places, recomputed, known)
+
+
+def without_saved_updates(signature: Any, ends: "Ends", saved: Collection[fx.Node]) -> Any:
+    """The signature of forward, without the updates of inputs that backward needs.
+
+    An update is the value that an input has afterwards. If backward needs that value, it must not
+    be written in place into the input, which the program may change before backward."""
+    unkept = tuple(each for each in signature.updates if ends.values[each.index] not in saved)
+    return replace(signature, updates=unkept)
 
 
 def take_sizes(graph: fx.Graph, known: Any) -> None:

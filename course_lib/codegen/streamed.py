@@ -270,35 +270,50 @@ class StreamedCpp(TilesCpp):
 
     def write_weights(self, factors: Mapping[Running, str]) -> None:
         """The sums take in a row of the tile, which becomes what the last product multiplies."""
-        stream, terms = self.stream, [leaf.detail.term for leaf, _ in self.stream.sums]
-        totals = [total for each in self.totals.values() for total in each]
-        parts = [self.unique("part") for _ in terms]
-        self.line(*(f"float {part} = 0;" for part in parts))
-        self.line(" ".join(["#pragma omp simd", *(f"reduction(+: {part})" for part in parts)]))
-        with self.columns_of_block():
-            self.load_scores()
-            for leaf in stream.maxima:
-                self.values[leaf.detail.term] = self.element(self.tile[leaf.detail.term])
+        parts = self.write_row_of_weights()
 
-            cores = stream.cores
-            self.count_uses([*terms, *cores])
-            texts = [self.text(core) for core in cores]
-            if len(cores) > 1:
-                # The tile of one may be where another still has to read.
-                texts = [
-                    self.bind(core, text, "weight") for core, text in zip(cores, texts, strict=True)
-                ]
-            for part, term in zip(parts, terms, strict=True):
-                self.line(f"{part} += {self.text(term)};")
-            for total, text in zip(totals, texts, strict=True):
-                self.line(f"{self.element(total.weights)} = {text};")
-
-        for part, (leaf, powers) in zip(parts, stream.sums, strict=True):
+        # What was summed before belongs to the old maximum: it is rescaled first.
+        for part, (leaf, powers) in zip(parts, self.stream.sums, strict=True):
             total_sum = f"{self.kept[leaf]}[m - m0]"
             rescaled = " * ".join([total_sum, *factor_of(powers, factors)])
             self.line(f"{total_sum} = {rescaled} + {part};")
-        for total in totals:
+        for total in self.all_totals():
             self.write_rescaling(total, factor_of(total.powers, factors))
+
+    def write_row_of_weights(self) -> list[str]:
+        """The loop over the columns of a row. Gives the names of what it adds to each sum."""
+        terms = [leaf.detail.term for leaf, _ in self.stream.sums]
+        parts = [self.unique("part") for _ in terms]
+        self.line(*(f"float {part} = 0;" for part in parts))
+        self.line(" ".join(["#pragma omp simd", *(f"reduction(+: {part})" for part in parts)]))
+
+        with self.columns_of_block():
+            self.load_scores()
+            for leaf in self.stream.maxima:
+                self.values[leaf.detail.term] = self.element(self.tile[leaf.detail.term])
+
+            self.count_uses([*terms, *self.stream.cores])
+            weights = self.texts_of_weights()
+            for part, term in zip(parts, terms, strict=True):
+                self.line(f"{part} += {self.text(term)};")
+            for total, text in zip(self.all_totals(), weights, strict=True):
+                self.line(f"{self.element(total.weights)} = {text};")
+        return parts
+
+    def texts_of_weights(self) -> list[str]:
+        """An element of what each total is multiplied by."""
+        cores = self.stream.cores
+        texts = [self.text(core) for core in cores]
+        if len(cores) == 1:
+            return texts
+
+        # The tile of one may be where another still has to read, so all are computed before the
+        # first is stored.
+        return [self.bind(core, text, "weight") for core, text in zip(cores, texts, strict=True)]
+
+    def all_totals(self) -> list[Total]:
+        """The totals of all last products, in the order of `cores`."""
+        return [total for each in self.totals.values() for total in each]
 
     def write_rescaling(self, total: Total, factor: list[str]) -> None:
         """What was added up so far, after a maximum has changed."""
@@ -352,7 +367,7 @@ class StreamedCpp(TilesCpp):
 
     def clear(self, sums: Iterable[str]) -> None:
         """Nothing was summed so far."""
-        totals = [total.name for each in self.totals.values() for total in each]
+        totals = [total.name for total in self.all_totals()]
         self.line(*(f"for (float& each : {name}) each = 0;" for name in [*sums, *totals]))
 
     def write_results(self) -> None:

@@ -312,10 +312,11 @@ def _move_in(wanted: Wanted, sleeper: int) -> None:
     import resource
 
     rights = _rights_in(Path(f"/proc/{wanted.sleeper}/status").read_text())
-    # opened now: in the sandbox this process has no place in /proc
+    # Opened now: in the sandbox this process has no place in /proc.
     status_file = os.open("/proc/self/status", os.O_RDONLY)
     if rights.get("Seccomp") != _rights_in(_read(status_file)).get("Seccomp"):
         raise OSError("the sandbox filters system calls: that cannot be taken over")
+
     if wanted.pen:
         Path(wanted.pen, "cgroup.procs").write_text(str(os.getpid()))
     for name in dir(resource):
@@ -324,24 +325,31 @@ def _move_in(wanted: Wanted, sleeper: int) -> None:
             resource.setrlimit(number, resource.prlimit(wanted.sleeper, number))
 
     libc = ctypes.CDLL(None, use_errno=True)
-    kinds = 0
-    for name in _NAMESPACES:  # those that are other ones than ours: one cannot be entered twice
-        if (
-            os.stat(f"/proc/{wanted.sleeper}/ns/{name}").st_ino
-            != os.stat(f"/proc/self/ns/{name}").st_ino
-        ):
-            kinds |= _CLONE[name]
-    for needed in ("mnt", "pid", "net", "ipc", "uts"):
-        if not kinds & _CLONE[needed]:
-            raise OSError(f"the sandbox has no {needed} namespace of its own")
-    if libc.setns(sleeper, kinds):
+    if libc.setns(sleeper, _namespaces_to_enter(wanted.sleeper)):
         raise OSError(ctypes.get_errno(), "its namespaces cannot be entered")
     _give_up_rights(libc, rights)
 
+    # The last look: a kernel with more rights than the sandbox must not run what a learner wrote.
     now = _rights_in(_read(status_file))
     os.close(status_file)
     if any(now[name] & ~rights[name] for name in ("CapEff", "CapPrm", "CapInh", "CapBnd")):
         raise OSError("it would have more rights than the sandbox")
+
+
+def _namespaces_to_enter(sleeper: int) -> int:
+    """The flags of the sleeper's namespaces that are others than ours: none can be entered twice.
+
+    Raises OSError where the sandbox shares with us what it must not."""
+    kinds = 0
+    for name in _NAMESPACES:
+        theirs = os.stat(f"/proc/{sleeper}/ns/{name}").st_ino
+        if theirs != os.stat(f"/proc/self/ns/{name}").st_ino:
+            kinds |= _CLONE[name]
+
+    for needed in ("mnt", "pid", "net", "ipc", "uts"):
+        if not kinds & _CLONE[needed]:
+            raise OSError(f"the sandbox has no {needed} namespace of its own")
+    return kinds
 
 
 def _read(status: int) -> str:

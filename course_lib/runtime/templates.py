@@ -52,15 +52,15 @@ def choose_templates(graph: LoopGraph, codegen: str, schedule: Scheduling) -> Lo
         return graph
 
     def program(part: LoopGraph) -> CompiledGraph:
-        no_plan = (
-            None  # each result gets memory of its own: where results live is not measured here
-        )
+        # Each result gets memory of its own: where results live is not measured here.
+        no_plan = None
         return build(part, schedule(part), no_plan, codegen, autotune=True)
 
     default, ours = schedule(graph), schedule(with_loops(graph, loops))
     default_peak = peak(default, graph)
     regions = regions_of(default, ours, loops)
     acting = names_of(node for node in graph.nodes if acts(node))
+
     chosen: dict[Node, list[Node]] = {}
     for call, parts in loops.items():
         region = next(each for each in regions if names_of(parts) <= each)
@@ -84,6 +84,8 @@ def choose_templates(graph: LoopGraph, codegen: str, schedule: Scheduling) -> Lo
     # One region is measured already. A program that acts is not run for measuring.
     if not chosen or len(regions) == 1 or acting or any(map(may_refuse, graph.nodes)):
         return ours_as_chosen
+
+    # What is faster piece by piece may be slower as a whole.
     wholes = {"library": graph, "template": ours_as_chosen}
     fastest_whole = fastest(WHOLE, *rivals(wholes, program, schedule), clock=autotune.seconds_warm)
     return wholes[fastest_whole]

@@ -140,13 +140,7 @@ class Reader:
 
     def read_build(self, event: Any) -> None:
         """An event of the back half."""
-        # Tracing begins a build: of a graph with symbolic sizes there may be several.
-        begins = isinstance(event, events.StageTimed) and event.stage == "trace"
-        if begins or self.build is None:
-            self.start_build()
-        build = self.build
-        assert build is not None
-
+        build = self.build_of(event)
         match event:
             case events.StageTimed():
                 before = build.seconds.get(event.stage, 0.0)
@@ -170,10 +164,17 @@ class Reader:
             case _ if build.programs:
                 read_program(build.programs[-1], event)
 
-    def start_build(self) -> None:
+    def build_of(self, event: Any) -> Build:
+        """The build that an event belongs to. Tracing begins one: a graph with symbolic sizes may
+        have several."""
+        begins = isinstance(event, events.StageTimed) and event.stage == "trace"
+        if self.build is not None and not begins:
+            return self.build
+
         self.build = Build()
         if self.open and self.open.result is not None:
             self.open.builds.append(self.build)
+        return self.build
 
     def find_owner(self, build: Build) -> None:
         """Give a build that stands outside of every compile to the compile whose graph it was made
