@@ -32,21 +32,18 @@ def tinyblock(args: argparse.Namespace) -> int:
     out = report.text_stream(args.json)
     torch.manual_seed(0)
     shape = (args.batch, args.seq, args.hidden)
-    model = (
-        models.TinyBlock(args.hidden, expansion=4)
-        .to(device=args.device, dtype=args.dtype)
-        .train(args.train)
-    )
+    model = models.TinyBlock(args.hidden, expansion=4)
+    model = model.to(device=args.device, dtype=args.dtype).train(args.train)
 
     def inputs() -> tuple[torch.Tensor, ...]:
         return (torch.randn(shape).to(args.device, args.dtype).requires_grad_(args.train),)
 
+    # What is measured is told first: the measuring takes a while.
     about_machine = machine.describe()
-    print(
-        f"device={args.device} dtype={args.dtype} mode={args.mode} dynamic={args.dynamic} train={args.train}",
-        file=out,
-    )
+    how = f"mode={args.mode} dynamic={args.dynamic} train={args.train}"
+    print(f"device={args.device} dtype={args.dtype} {how}", file=out)
     print(f"shape={shape}\n{machine.summary(about_machine)}\n", file=out, flush=True)
+
     outcomes = run(args, Workload("tinyblock", model, inputs, args.train))
     print(report.table(outcomes), file=out)
     print(
@@ -54,11 +51,14 @@ def tinyblock(args: argparse.Namespace) -> int:
         file=out,
     )
     print(report.programs(outcomes), file=out)
+
+    # Rows for a README or an issue: they say by themselves where they come from.
     place = about_machine["machine"]["gpu" if args.device.startswith("cuda") else "cpu"]
     environment = f"{place} / {str(args.dtype).removeprefix('torch.')}"
     if args.train:
         environment += " / training"
     print("\n" + report.markdown_rows(outcomes, environment, args.mode, shape), file=out)
+
     if args.plot:
         report.plot(args.plot, f"TinyBlock {' × '.join(map(str, shape))}, {environment}", outcomes)
     save(args, about_machine, {"shape": shape, "results": all_as_json(outcomes)})
@@ -71,13 +71,14 @@ def overhead(args: argparse.Namespace) -> int:
     about_machine = machine.describe()
     inputs = functools.partial(models.random_inputs, ((4,), (4,)), args.device, args.dtype)
     outcomes = run(args, Workload("overhead", models.scale_and_add, inputs))
-    print(
-        f"x * 2 + y on 4 elements\n{machine.summary(about_machine)}\n\n{report.table(outcomes)}",
-        file=out,
-    )
+    print(f"x * 2 + y on 4 elements\n{machine.summary(about_machine)}\n", file=out)
+    print(report.table(outcomes), file=out)
     print(f"\n{report.programs(outcomes)}", file=out)
+
+    # What of a call is no kernel: guards, and events while `cl.record()` listens
     parts = guard_cost.measure(args.iters, not args.no_torch_compile)
     print(f"\n{guard_cost.table(parts)}", file=out)
+
     seconds = {}
     for row, samples in parts.items():
         seconds[row] = {name: sample.seconds for name, sample in samples.items()}
@@ -94,12 +95,14 @@ def kernels(args: argparse.Namespace) -> int:
     out = report.text_stream(args.json)
     about_machine = machine.describe()
     say(out, machine.summary(about_machine))
+
     results, worst = {}, 0
     for name in args.names or known:
         function, shapes = known[name]
         inputs = functools.partial(models.random_inputs, shapes, args.device, args.dtype, args.rows)
         outcomes = run(args, Workload(name, function, inputs))
 
+        # The least that any program must move: each input once, and the result once
         arguments = inputs()
         bytes_moved = sum(tensor.nbytes for tensor in (*arguments, function(*arguments)))
         say(out, f"\n{name}{tuple(tuple(tensor.shape) for tensor in arguments)}")
@@ -109,6 +112,7 @@ def kernels(args: argparse.Namespace) -> int:
 
         results[name] = {"bytes": bytes_moved, "results": all_as_json(outcomes)}
         worst = max(worst, status(outcomes))
+
     save(args, about_machine, {"functions": results})
     return worst
 
@@ -136,11 +140,13 @@ def suite(args: argparse.Namespace) -> int:
         print(f"course bench: no case is called so; there are {', '.join(known)}", file=sys.stderr)
         return 2
 
+    # Fresh memory page-faults, in eager too: that would hide what the kernels cost.
     about_machine = machine.describe()
     memory_is_kept = not args.fresh_memory and suite_.keep_memory()
     memory = "given back to the system: large results page-fault"
     if memory_is_kept:
         memory = "kept by the C library for the next"
+
     bandwidth = eager.copy_bandwidth()
     say(out, machine.summary(about_machine))
     say(out, f"copy bandwidth {bandwidth / 1e9:.1f} GB/s; freed memory is {memory}\n")
@@ -151,11 +157,13 @@ def suite(args: argparse.Namespace) -> int:
         share = library_share(case.workload, args.iters, args.min_time)
         rows.append(suite_.line_of(case, outcomes, bandwidth, share))
         everything.append(outcomes)
+
         say(out, "  ".join(rows[-1]))
         problems = "; ".join(f"{each.name}: {each.problem}" for each in outcomes if each.problem)
         if problems:
             say(out, f"    {problems}")
 
+    # Geometric: one case twice as fast and one half as fast cancel.
     means = []
     for base in ("eager", "torch.compile"):
         means.append(f"{suite_.geometric_mean(everything, base):.2f}x {base}")
@@ -180,6 +188,7 @@ def on_gpu(args: argparse.Namespace, out: TextIO) -> int:
 
     about_machine = machine.describe()
     bandwidth = gpu_suite.copy_bandwidth()
+    # `--seconds` counts from here.
     start = time.perf_counter()
     say(out, f"{machine.summary(about_machine)}\ncopy bandwidth {bandwidth / 1e9:.0f} GB/s\n")
 
@@ -205,6 +214,7 @@ def on_gpu(args: argparse.Namespace, out: TextIO) -> int:
             min_time=args.min_time,
             checks=case.checks,
         )
+
         rows_of_case = gpu_suite.lines_of(case, outcomes, bandwidth)
         rows += rows_of_case
         say(out, "\n".join("  ".join(row) for row in rows_of_case))
@@ -219,9 +229,12 @@ def on_gpu(args: argparse.Namespace, out: TextIO) -> int:
         results[case.name] = all_as_json(outcomes)
         worst = max(worst, status(outcomes))
         save(args, about_machine, {"copy_bandwidth": bandwidth, "cases": results})
+
+        # Programs of one case keep memory that the next may need.
         torch._dynamo.reset()
         course_lib.reset()
         torch.cuda.empty_cache()
+
     print("\n" + report.columns(rows), file=out)
     return worst
 
@@ -238,13 +251,13 @@ def compile(args: argparse.Namespace) -> int:
     contenders = ["course_lib"] if args.no_torch_compile else ["course_lib", "torch.compile"]
     chosen = args.names or [name for name in models.FIRST_CALLS if name != first_call.SMALL]
 
+    # (workload, what is on disk) → compiler → its first call
     runs: dict[tuple[str, str], dict[str, first_call.FirstCall]] = {}
     for workload, situation, who, first_call_of in first_call.situations(chosen, contenders, args):
         runs.setdefault((workload, situation), {})[who] = first_call_of
-        say(
-            out,
-            f"{workload}, {situation}, {who}: {first_call_of.problem or f'{first_call_of.total:.2f} s'}",
-        )
+        result = first_call_of.problem or f"{first_call_of.total:.2f} s"
+        say(out, f"{workload}, {situation}, {who}: {result}")
+
     print("\n" + first_call.table(runs), file=out)
 
     rows = []
@@ -261,6 +274,7 @@ def memory(args: argparse.Namespace) -> int:
     about_machine = machine.describe()
     say(out, f"{machine.summary(about_machine)}\nbackend {args.backend}\n")
 
+    # Each is an iterator: what it does is measured while it is read.
     series = {
         "compiles": leaks.compiles(args.compiles, args.backend),
         "calls": leaks.calls(args.calls, args.backend),
@@ -272,6 +286,7 @@ def memory(args: argparse.Namespace) -> int:
         bytes_, objects = leaks.gained(readings)
         say(out, f"{name}\n{leaks.table(readings)}")
         say(out, f"each leaves {bytes_:.1f} bytes and {objects:.4f} objects behind\n")
+
     save(args, about_machine, readings_by_name)
     return 0
 
@@ -323,6 +338,7 @@ def is_asked_for(name: str, words: Sequence[str]) -> bool:
 
 
 def all_as_json(outcomes: Sequence[Outcome]) -> list[dict[str, Any]]:
+    """What `--json` keeps of each."""
     return [report.as_json(outcome, outcomes) for outcome in outcomes]
 
 
@@ -339,6 +355,7 @@ def run(args: argparse.Namespace, workload: Workload) -> list[Outcome]:
 
 
 def contenders(args: argparse.Namespace) -> list[Contender]:
+    """Who is compared: eager, course_lib, and torch.compile if it is wanted."""
     how = (args.mode, args.dynamic or None, args.fullgraph)
     chosen = [compare.eager(), compare.ours(*how)]
     return chosen if args.no_torch_compile else [*chosen, compare.theirs(*how)]

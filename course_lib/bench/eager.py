@@ -114,18 +114,13 @@ def call_stack(samples: Mapping[str, Samples]) -> Picture:
     svg.text(X_WHAT, 16, "what happens there", SMALL, dim=True)
     svg.text(X_CODE, 16, "a call that goes so far", SMALL, dim=True)
     svg.text(X_BAR, 16, "takes in all", SMALL, dim=True)
-    for number, rung in enumerate(RUNGS):
-        draw_rung(
-            svg,
-            number,
-            rung,
-            BAR * median_of_rung[rung] / longest,
-            human_time(median_of_rung[rung]),
-        )
 
-    rows = [
-        f"{rung.layer:<13} {rung.code:<23} {human_time(median_of_rung[rung])}" for rung in RUNGS
-    ]
+    rows = []
+    for number, rung in enumerate(RUNGS):
+        seconds = median_of_rung[rung]
+        draw_rung(svg, number, rung, BAR * seconds / longest, human_time(seconds))
+        rows.append(f"{rung.layer:<13} {rung.code:<23} {human_time(seconds)}")
+
     layers_in_words = "; ".join(f"{rung.layer}: {rung.adds}" for rung in RUNGS)
     alt = f"The layers of one eager call, from Python to the kernel: {layers_in_words}."
     caption = "One eager call, layer by layer. Each bar is a whole call that goes down to that layer; at most four sums are done."
@@ -136,6 +131,7 @@ def draw_rung(svg: Svg, number: int, rung: Rung, bar: float, time_text: str) -> 
     """A layer: what happens there, a call that goes so far, and a bar of its time, `bar` px
     long."""
     y = 26 + STEP * number
+    # The deeper the layer, the darker its box
     layer = (X_LAYER, y, LAYER + WHAT - 4, STEP - 8)
     svg.box(*layer, "eager", radius=4, strength=0.08 + 0.05 * number, line=1.4)
     svg.text(12, y + 24, rung.layer, bold=True)
@@ -144,6 +140,8 @@ def draw_rung(svg: Svg, number: int, rung: Rung, bar: float, time_text: str) -> 
 
     svg.box(X_BAR, y + 8, max(2.0, bar), STEP - 24, "eager", radius=3, strength=0.45)
     svg.text(X_BAR + bar + 8, y + 24, time_text)
+
+    # A call comes to this layer through the one above it.
     if 0 < number < WAY:
         svg.arrow([(LAYER - 6, y - 9), (LAYER - 6, y + 7)], line=1.4)
 
@@ -385,15 +383,20 @@ def draw_axes(svg: Svg, plane: Plane, sizes: Sequence[int]) -> None:
     end."""
     right, bottom = X0 + WIDTH, Y0 + HEIGHT
     svg.text(X0, 16, "time for each element", SMALL, dim=True)
+
+    # Up the plane, seconds: one line for each power of ten
     low, high = (round(math.log10(limit)) for limit in SECONDS)
     for power in range(low, high + 1):
         y = plane.y(10.0**power)
         svg.path(f"M{X0} {y:.1f} H{right}", line=1, opacity=0.14)
         svg.text(X0 - 8, y + 4, axis_time(10.0**power), SMALL, anchor="end")
+
+    # Along it, numbers of elements: those that were measured
     for size in sizes:
         x = plane.x(size)
         svg.path(f"M{x:.1f} {Y0} V{bottom}", line=1, opacity=0.14)
         svg.text(x, bottom + 18, short_count(size), SMALL, anchor="middle")
+
     svg.path(f"M{X0} {Y0} V{bottom} H{right}", line=1.2, opacity=0.7)
     svg.text(X0 + WIDTH / 2, bottom + 40, "elements", SMALL, anchor="middle", dim=True)
 

@@ -150,6 +150,7 @@ def draw_samples(svg: Svg, axis: Axis, top: float, name: str, samples: Samples, 
     colour, dashed = who(name, stage)
     svg.text(axis.left - 10, top + 20, name, anchor="end")
 
+    # The band holds eight of ten samples.
     start, end = axis.clipped(samples.p10), axis.clipped(samples.p90)
     band = (start, top + 5, max(2.0, end - start), 22)
     svg.box(*band, colour, radius=2, dashed=dashed, line=1)
@@ -158,6 +159,7 @@ def draw_samples(svg: Svg, axis: Axis, top: float, name: str, samples: Samples, 
         tick = f"M{axis.clipped(seconds):.1f} {top + 8} V{top + 24}"
         svg.path(tick, line=1.2, opacity=0.55, tip=human_time(seconds))
 
+    # Last, so that no tick hides it
     median = f"M{axis.clipped(samples.median):.1f} {top} V{top + 32}"
     svg.path(median, stage=colour, line=4, opacity=1, tip="median")
     svg.text(axis.left + TRACK + 12, top + 20, human_time(samples.median), SMALL)
@@ -186,9 +188,12 @@ def turns(orders: Mapping[str, Sequence[Turn]], *, stage: str = "scheduling") ->
     for number, (order, several) in enumerate(orders.items()):
         top = 62 * number
         svg.text(0, top + 16, order, bold=True)
+
         for turn in several:
             colour = "eager" if turn.name == names[0] else stage
             draw_turn(svg, turn, top, (TRACK + 120) / end, colour)
+
+        # In words: a line for each name, and the order only before the first
         for name in names:
             durations = [f"{turn.seconds:g}" for turn in several if turn.name == name]
             rows.append((f"{order}:" if name == names[0] else "", name, " ".join(durations)))
@@ -237,12 +242,11 @@ def queue(ways: Mapping[str, tuple[Sequence[Asked], float]], *, stage: str = "co
         for kernel in several:
             draw_kernel(svg, axis, kernel, top, stage)
 
-        reading_in_words = (
-            f"the clock is read: {human_time(read)} for {count(len(several), 'call')}"
-        )
-        draw_reading(
-            svg, axis.at(read), top, reading_in_words, late=axis.at(read) > axis.left + TRACK / 2
-        )
+        # Words about a late reading stand to the left of its line, for there is no room behind it.
+        calls = count(len(several), "call")
+        reading_in_words = f"the clock is read: {human_time(read)} for {calls}"
+        x = axis.at(read)
+        draw_reading(svg, x, top, reading_in_words, late=x > axis.left + TRACK / 2)
         rows.append((way, reading_in_words))
 
     caption = "The host only asks (grey); the device works later. The dashed line is the moment at which the clock is read."

@@ -83,15 +83,20 @@ class Float8:
         finite = self.values[: self.largest + 1]
 
         if toward_zero:
+            # The last code that is not above the number
             code = np.searchsorted(finite, size, side="right") - 1
         else:
+            # Between two codes lies a middle. On it the even code is taken, else the nearer one.
             middle = (finite[:-1].astype(np.float64) + finite[1:]) / 2
             code = np.searchsorted(middle, size, side="left")
             tie = (code < len(middle)) & (middle[np.minimum(code, len(middle) - 1)] == size)
             code = code + (tie & (code % 2 == 1))
 
-        code = np.where(np.isnan(values), self.nan, code)
-        return (code + np.where(np.signbit(values) & ~np.isnan(values), 128, 0)).astype(np.uint8)
+        # The highest of the eight bits is the sign. NaN gets none.
+        is_nan = np.isnan(values)
+        code = np.where(is_nan, self.nan, code)
+        sign = np.where(np.signbit(values) & ~is_nan, 128, 0)
+        return (code + sign).astype(np.uint8)
 
 
 E4M3 = Float8(exponent=4, mantissa=3, nan=0x7F, largest=0x7E)

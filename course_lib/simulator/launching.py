@@ -81,6 +81,8 @@ def bind(kernel: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Call:
     parameters = set(kernel.arg_names)
     keyword_arguments = {name: value for name, value in kwargs.items() if name in parameters}
     options = {name: value for name, value in kwargs.items() if name not in parameters}
+
+    # The errors are those of a launch on a GPU, word for word.
     for name in options:
         if name not in known_options():
             raise KeyError(f"Keyword argument {name} was specified but unrecognised")
@@ -97,13 +99,17 @@ def bind(kernel: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Call:
 def dynamic_function(kernel: Any) -> Any:
     """The kernel's parameters as a function that gives its arguments by name: its errors read as
     those of a launch on a GPU."""
-    parameters = inspect.signature(kernel.fn).parameters.values()
-    defaults = {
-        name: p.default for p in parameters if p.default is not p.empty for name in [p.name]
-    }
-    shown = [
-        f"{p.name}=__defaults__['{p.name}']" if p.name in defaults else p.name for p in parameters
-    ]
+    defaults: dict[str, Any] = {}
+    shown = []
+    for parameter in inspect.signature(kernel.fn).parameters.values():
+        name = parameter.name
+        if parameter.default is parameter.empty:
+            shown.append(name)
+        else:
+            # A default may have no literal form, so it is fetched by name.
+            defaults[name] = parameter.default
+            shown.append(f"{name}=__defaults__['{name}']")
+
     namespace: dict[str, Any] = {"__defaults__": defaults}
     exec(f"def dynamic_func({', '.join(shown)}): return dict(locals())", namespace)
     return namespace["dynamic_func"]
@@ -152,6 +158,7 @@ def in_kernel_types(kernel: Any, call: Call) -> dict[str, Any]:
 
 
 def in_kernel_type(name: str, argument: Any, kernel: Any, call: Call) -> Any:
+    """An argument as the interpreter wants it. Of a tensor `call` also notes where it lies."""
     if isinstance(argument, tuple):
         parts = [in_kernel_type(f"{name}[{n}]", x, kernel, call) for n, x in enumerate(argument)]
         return type(argument)(*parts) if hasattr(argument, "_fields") else tuple(parts)
@@ -162,6 +169,7 @@ def in_kernel_type(name: str, argument: Any, kernel: Any, call: Call) -> Any:
     if isinstance(argument, int):
         return in_integer_type(name, argument, kernel)
 
+    # `watching` reports what is read or written outside of these regions.
     value = interpreter._implicit_cvt(argument)
     if hasattr(argument, "data_ptr"):
         region = watching.Region(name, interpreter._unwrap_tensor(argument))

@@ -87,32 +87,31 @@ def those_of_several_programs(stretch: list[Access]) -> list[Access]:
 def columns(accesses: list[Access]) -> Table | None:
     """One row for each lane of each access; only addresses that someone writes and that come more
     than once."""
-    written_addresses = np.unique(
-        np.concatenate([a.addresses for a in accesses if a.kind == "write"])
-    )
+    written = np.concatenate([access.addresses for access in accesses if access.kind == "write"])
+    written_addresses = np.unique(written)
+    last = written_addresses.size - 1
+
     rows = []
     for position, access in enumerate(accesses):
+        # Only lanes whose address somebody writes: between reads there is no race.
         addresses = access.addresses.reshape(-1)
-        place = np.minimum(
-            np.searchsorted(written_addresses, addresses), written_addresses.size - 1
-        )
-        written_lanes = np.flatnonzero(written_addresses[place] == addresses)
-        lanes = written_lanes if access.lanes is None else access.lanes[written_lanes]
-        values = (
-            np.zeros(written_lanes.size, np.uint64)
-            if access.values is None
-            else bits(access.values[written_lanes])
-        )
-        rows.append(
-            (np.full(written_lanes.size, position), addresses[written_lanes], lanes, values)
-        )
+        place = np.minimum(np.searchsorted(written_addresses, addresses), last)
+        kept = np.flatnonzero(written_addresses[place] == addresses)
 
+        lanes = kept if access.lanes is None else access.lanes[kept]
+        values = np.zeros(kept.size, np.uint64)
+        if access.values is not None:
+            values = bits(access.values[kept])
+        rows.append((np.full(kept.size, position), addresses[kept], lanes, values))
+
+    # All lanes in the order of their addresses, so that those of one address are neighbours
     number, address, lane, value = (np.concatenate(column) for column in zip(*rows, strict=True))
     order = np.argsort(address, kind="stable")
     number, address, lane, value = number[order], address[order], lane[order], value[order]
     if address.size == 0 or not (address[1:] == address[:-1]).any():
         return None
 
+    # `start`: where the lanes of each address begin
     kinds = np.array([access.kind for access in accesses])[number]
     programs = np.array([access.program for access in accesses])[number]
     start = np.flatnonzero(np.r_[True, address[1:] != address[:-1]])

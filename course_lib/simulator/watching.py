@@ -218,10 +218,14 @@ class Watch:
         unwritten = self.never_written.get(region) if region is not None else None
         if region is None or unwritten is None:
             return
+
+        # Addresses become the numbers of elements.
         elements = ((active - np.uint64(region.base)) // region.tensor.element_size()).astype(int)
         if kind == "write":
             unwritten[elements] = False
             return
+
+        # One report for an access: the first lane that reads such an element
         bad = np.flatnonzero(unwritten[elements])
         if bad.size:
             lane = bad[0] if places is None else places[bad[0]]

@@ -343,7 +343,9 @@ def run_all(
 ) -> list[Row]:
     """Each job in a process of its own, `workers` at a time; one that crashes or takes longer than
     `seconds` is wrong."""
-    database()  # loaded once, before the processes fork
+    # Loaded once, before the processes fork
+    database()
+
     waiting = list(reversed(jobs))
     running: dict[Connection, Running] = {}
     rows: list[Row] = []
@@ -357,15 +359,18 @@ def run_all(
             pipe, child = started(waiting.pop())
             running[pipe] = child
 
+        # Looks at least once a second: a process that hangs writes nothing into its pipe.
         ready = wait(list(running), timeout=1)
         for pipe in [pipe for pipe in running if pipe in ready]:
             done(received(pipe, running.pop(pipe)))
+
         for pipe, child in list(running.items()):
             if time.monotonic() - child.began > seconds:
                 child.process.kill()
                 child.process.join()
                 del running[pipe]
                 done([failed(child.job, f"took more than {seconds:.0f} s")])
+
     return sorted(rows, key=lambda row: (row.operator, DTYPES.index(row.dtype)))
 
 

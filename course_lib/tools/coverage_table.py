@@ -39,18 +39,22 @@ def main(argv: Sequence[str] | None = None) -> int:
             f"course coverage: no operator of the database matches '{args.only}'", file=sys.stderr
         )
         return 2
-    build = DTYPES if args.build == ["all"] else tuple(args.build)
+
+    # The folder is made now: that it cannot be made should not come out after an hour's work.
     path = Path(args.output) / "operator-coverage.json"
-    path.parent.mkdir(parents=True, exist_ok=True)  # now, not after an hour's work
-    jobs = [
-        Job(name, tuple(args.dtypes), args.samples, build, args.hostile, args.seed)
-        for name in names
-    ]
+    path.parent.mkdir(parents=True, exist_ok=True)
+
+    dtypes = tuple(args.dtypes)
+    build = DTYPES if args.build == ["all"] else tuple(args.build)
+    jobs = [Job(name, dtypes, args.samples, build, args.hostile, args.seed) for name in names]
     rows = run_all(jobs, args.jobs, args.seconds, lambda line: print(line, flush=True))
+
+    # The page tells of torch's own samples. Hostile inputs are a search for faults.
     if not args.hostile:
         report = merged(path, rows, {"samples": args.samples, "seed": args.seed})
         path.write_text(one_row_a_line(report))
         path.with_suffix(".md").write_text(page(report))
+
     counts = totals(rows)
     print(", ".join(f"{counts[kind]} {kind}" for kind in KINDS))
     return int(counts["wrong"] > 0)
@@ -253,17 +257,21 @@ def most_first(where: dict[Any, set[str]]) -> list[tuple[Any, set[str]]]:
 
 
 def operator_rows(rows: Sequence[dict[str, Any]]) -> list[list[object]]:
+    """A row for each operator: how many samples, how many of each kind, and which library calls
+    they make."""
+    # There was one row for each dtype.
     by_name: dict[str, list[dict[str, Any]]] = defaultdict(list)
     for row in rows:
         by_name[row["operator"]].append(row)
+
     result: list[list[object]] = []
     for name, rows_of_operator in sorted(by_name.items()):
         counts = counted(rows_of_operator)
-        calls = [
-            f"`{op.removeprefix('aten.').removesuffix('.default')}`"
-            for row in rows_of_operator
-            for op in row["extern"]
-        ]
+        calls = []
+        for row in rows_of_operator:
+            for op in row["extern"]:
+                calls.append(f"`{op.removeprefix('aten.').removesuffix('.default')}`")
+
         kinds = [counts[kind] or "" for kind in KINDS]
         result.append([name, counts.total(), *kinds, ", ".join(dict.fromkeys(calls))])
     return result

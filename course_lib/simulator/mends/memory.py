@@ -35,12 +35,17 @@ def add_bfloat16() -> None:
         values = np.broadcast_to(numbers(val), addresses.shape)
         lanes = np.broadcast_to(mask.data, addresses.shape)
         old = np.zeros(addresses.shape, np.uint16)
+
+        # One lane after the other: two of them may have the same address, and each adds to what
+        # the one before it left.
         for lane in np.ndindex(addresses.shape):
-            if lanes[lane]:
-                cell = ctypes.c_uint16.from_address(int(addresses[lane]))
-                old[lane] = cell.value
-                now = formats.bfloat16_values(np.array([cell.value], np.uint16))
-                cell.value = int(formats.bfloat16_bits(now + values[lane])[0])
+            if not lanes[lane]:
+                continue
+            cell = ctypes.c_uint16.from_address(int(addresses[lane]))
+            old[lane] = cell.value
+            now = formats.bfloat16_values(np.array([cell.value], np.uint16))
+            cell.value = int(formats.bfloat16_bits(now + values[lane])[0])
+
         return Handle(old.reshape(np.shape(ptr.data)), tl.bfloat16)
 
     override(Builder, create_atomic_rmw=create_atomic_rmw)
@@ -52,6 +57,7 @@ def count_what_is_inside() -> None:
         is_inside = (data.data >= 0) & (data.data < bins)
         if mask is not None:
             is_inside = is_inside & mask.data
+
         counts = np.bincount(data.data[is_inside].astype(np.int64), minlength=bins)
         return Handle(counts.astype(np.int32), tl.int32)
 
@@ -79,10 +85,13 @@ def print_lane_by_lane() -> None:
         program = f"pid ({', '.join(map(str, self.grid_idx))})"
         if not values:
             print(f"{program}{prefix}")
+
         for operand, handle in enumerate(values):
             which = f"(operand {operand}) " if len(values) > 1 else ""
             data = numbers(handle)
+            # A single number has no index: `idx ()`.
             data = data.reshape(()) if data.size == 1 else data
+
             for lane in np.ndindex(data.shape):
                 number = hex(int(data[lane])) if hexadecimal else data[lane]
                 print(f"{program} idx ({', '.join(map(str, lane))}){prefix}{which}{number}")

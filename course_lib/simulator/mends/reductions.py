@@ -113,6 +113,7 @@ def known_reduction(function: Any, inputs: list[Any], axis: int) -> list[Any] | 
     find = places.get(function)
     if find is None or len(inputs) != 2 or np.isnan(values).any():
         return None
+
     place = find(values, axis)
     picked = np.take_along_axis(handle.data, np.expand_dims(place, axis), axis).squeeze(axis)
     return [np.asarray(picked), np.asarray(place, np.int32)]
@@ -126,11 +127,14 @@ def reduce_by_halves() -> None:
     def apply_impl(self: Any, inputs: Any) -> Any:
         inputs, axis = list(inputs), self.axis
         shape = inputs[0].handle.data.shape
+
+        # Without an axis all elements are one row.
         if axis is None:
             inputs = [tensor(x.handle.data.reshape(-1), x.dtype) for x in inputs]
             axis = 0
         axis %= len(inputs[0].handle.data.shape)
 
+        # NumPy does the known ones in one step. Any other function combines half by half.
         dtypes = [x.dtype for x in inputs]
         results = known_reduction(self.combine_fn, inputs, axis)
         if results is None:
@@ -157,9 +161,11 @@ def scanned(function: Any, arrays: list[Any], dtypes: list[Any], axis: int) -> l
     """Combine each with what lies 1, 2, 4, ... places before."""
     length = arrays[0].shape[axis]
     for step in range(math.ceil(math.log2(length)) if length > 1 else 0):
+        # After this step each element stands for the 2 ** (step + 1) that end with it.
         before = [shifted(data, 2**step, axis) for data in arrays]
         combined_with_before = combined(function, before, arrays, dtypes)
 
+        # The first elements have nothing so far before them, and stay as they are.
         shape = [length if n == axis else 1 for n in range(arrays[0].ndim)]
         has_one = (np.arange(length) >= 2**step).reshape(shape)
         arrays = [
@@ -178,6 +184,7 @@ def scan_by_doubling() -> None:
         arrays = [x.handle.data for x in inputs]
         dtypes = [x.dtype for x in inputs]
         axis = self.axis % arrays[0].ndim
+        # A scan from the end is one from the start of the row turned round.
         if self.reverse:
             arrays = [np.flip(data, axis) for data in arrays]
 
