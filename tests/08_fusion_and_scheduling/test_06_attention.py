@@ -6,6 +6,25 @@ import math
 
 import pytest
 import torch
+from attentions import (
+    INF,
+    B,
+    D,
+    H,
+    M,
+    N,
+    alibi,
+    bias,
+    causal,
+    differential,
+    from_logarithms,
+    heads,
+    plain,
+    positions,
+    repeated,
+    shut,
+    soft_cap,
+)
 from back_half import lowered
 from random_attention import check, compile_streamed, distance, in_double, place_of, small_tiles
 
@@ -13,9 +32,6 @@ import course_lib as cl
 from course_lib import events, scheduling
 from course_lib.scheduling import FusedKernel, No, Streamed
 from course_lib.scheduling.blocks import shown_columns
-
-B, H, M, N, D = 2, 4, 150, 200, 32
-INF = float("inf")
 
 
 @pytest.fixture(autouse=True)
@@ -27,53 +43,14 @@ def place_of_tensors(request):
         yield
 
 
-def heads(count=H, rows=N, dtype=torch.float32):
-    return torch.randn(B, count, rows, D, dtype=dtype)
-
-
-def positions():
-    return torch.arange(M)[:, None], torch.arange(N)
-
-
-def plain(q, k, v):
-    return torch.softmax(q @ k.mT * D**-0.5, -1) @ v
-
-
-def causal(q, k, v):
-    i, j = positions()
-    return torch.softmax(torch.where(i >= j, q @ k.mT, -INF), -1) @ v
-
-
 def window(q, k, v):
     """Rows begin with blocks that have nothing but -inf, and the last have nothing at all."""
     i, j = positions()
     return torch.softmax(torch.where((i - j - 30).abs() < 9, q @ k.mT, -INF), -1) @ v
 
 
-def shut(q, k, v, mask):
-    """Whole rows are masked: eager gives NaN."""
-    return torch.softmax((q @ k.mT).masked_fill(~mask, -INF), -1) @ v
-
-
-def bias(q, k, v, bias):
-    return torch.softmax(q @ k.mT + bias, -1) @ v
-
-
-def soft_cap(q, k, v):
-    return torch.softmax(20 * torch.tanh(q @ k.mT / 20), -1) @ v
-
-
-def alibi(q, k, v, slope):
-    i, j = positions()
-    return torch.softmax(q @ k.mT - (i - j).abs() * slope, -1) @ v
-
-
 def documents(q, k, v, of_query, of_key):
     return torch.softmax((q @ k.mT).masked_fill(of_query[:, None] != of_key, -INF), -1) @ v
-
-
-def repeated(q, k, v):
-    return plain(q, k.repeat_interleave(2, 1), v.repeat_interleave(2, 1))
 
 
 def expanded(q, k, v):
@@ -94,11 +71,6 @@ def two_products(q, k, v, r):
     return torch.softmax(q @ k.mT + q @ r.mT, -1) @ v
 
 
-def differential(q, k, v):
-    one, other = torch.softmax(q @ k.mT, -1), torch.softmax(q @ k.mT * 0.3, -1)
-    return (one - 0.4 * other) @ v
-
-
 def by_hand(q, k, v):
     scores = q @ k.mT
     weights = torch.exp(scores - scores.amax(-1, keepdim=True))
@@ -111,10 +83,6 @@ def quiet(q, k, v):
     top = scores.amax(-1, keepdim=True)
     weights = torch.exp(scores - top)
     return (weights / (torch.exp(-top) + weights.sum(-1, keepdim=True))) @ v
-
-
-def from_logarithms(q, k, v):
-    return torch.log_softmax(q @ k.mT, -1).exp() @ v
 
 
 def gated_weights(q, k, v, keep):
