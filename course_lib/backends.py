@@ -99,6 +99,10 @@ def torch_inductor(
     """Our capture with torch's own back half, to tell which half a difference comes from."""
     from torch._dynamo.backends.inductor import inductor as theirs
 
+    if autograd.has_sizes_of_data(gm):
+        raise NotImplementedError(
+            'backend="torch_inductor" takes no graph whose sizes only the data says: use "inductor"'
+        )
     if is_symbolic(gm):
         return pipeline.specialize(gm, theirs)
     return theirs(gm, inputs)

@@ -21,6 +21,10 @@ recompile_limit = 8
 sizes_limit = 64
 # Calls followed into calls before capture gives up: endless recursion would never end
 inline_depth_limit = 64
+# Keep in the graph what only the data says: `.item()`; and `x[mask]`, `nonzero`, `unique`.
+# None: only under `fullgraph=True`, where the graph may not end. (`torch._dynamo.config`)
+capture_scalar_outputs = False
+capture_dynamic_output_shape_ops: bool | None = None
 # Measure once which library multiplies fastest; else torch's own
 measure_products = os.environ.get("COURSE_MEASURE") != "0"
 

@@ -128,6 +128,8 @@ class Pipeline:
         What cannot be compiled runs as it is, and is told."""
         if makes_parameter(gm):
             return fall_back(gm, "a parameter is made inside")
+        if autograd.has_sizes_of_data(gm):
+            return self.compile_around_data(gm, codegen)
         if is_symbolic(gm):
             return self.compile_for_sizes(gm, codegen, differentiate)
 
@@ -168,6 +170,20 @@ class Pipeline:
             return stages.run_compile(static, codegen, differentiate)
 
         return self.specialize(gm, compile_static)
+
+    def compile_around_data(self, gm: fx.GraphModule, codegen: str) -> Program:
+        """A graph with sizes that only the data says: what gives them runs as in eager, and what
+        lies between is compiled when its inputs are there."""
+
+        stages = self.replace(cudagraphs=False)
+
+        def compile_piece(piece: fx.GraphModule, inputs: Sequence[Any]) -> Program:
+            return stages.run_compile(piece, codegen, needs_grad(inputs, piece))
+
+        try:
+            return autograd.around_data(gm, compile_piece, apart_from_hooks)
+        except NotImplementedError as problem:
+            return fall_back(gm, str(problem))
 
     def needs_numbers(self) -> str | None:
         """Why no graph is compiled in symbols by these stages, or None."""

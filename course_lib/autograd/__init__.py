@@ -26,6 +26,7 @@ The other files have one special case each:
 In PyTorch: `torch/_functorch/aot_autograd.py`, `torch/_functorch/partitioners.py`.
 """
 
+from course_lib.autograd.around_data import around_data, has_sizes_of_data
 from course_lib.autograd.buckets import active_module, in_pieces
 from course_lib.autograd.numbers import lift_numbers
 from course_lib.autograd.partition import Partition, partition

@@ -46,11 +46,15 @@ from typing import Any
 
 import torch
 from torch import fx
-from torch.fx.experimental.symbolic_shapes import ConstraintViolationError
+from torch.fx.experimental.symbolic_shapes import (
+    ConstraintViolationError,
+    GuardOnDataDependentSymNode,
+)
 
 from course_lib import events
 from course_lib.capture import corners, global_state, sources
 from course_lib.capture.breaks import BreakBuilder
+from course_lib.capture.graph import asks_data
 from course_lib.capture.guard_tests import Guard, Holds, SameAs, Test, literal
 from course_lib.capture.head import Head, HeadBuilder
 from course_lib.capture.interpreter import Interpreter
@@ -123,7 +127,8 @@ def capture(
             attempt.world.forget()
             raise
         except BaseException as error:
-            check_own_failure(error)
+            if not isinstance(error, GuardOnDataDependentSymNode):
+                check_own_failure(error)
             problem, plain = attempt.raised_by_the_program(error), True
 
         if problem is not None and problem.anew:
@@ -261,8 +266,14 @@ class Attempt:
         return [Guard(FRAME, "sizes", (test,), cause or start) for test, cause in tests.items()]
 
     def raised_by_the_program(self, error: BaseException) -> Unsupported:
-        """The program itself raises: the graph ends there, and eager raises what it raises."""
+        """The program itself raises: the graph ends there, and eager raises what it raises.
+
+        (Or torch raises, because Python asks for a size that only the data says.)"""
         place = self.root.program[self.root.next - 1]
+        if isinstance(error, GuardOnDataDependentSymNode):
+            problem = asks_data(self.world.shapes, error)
+            problem.location, problem.offset = self.root.last, place.offset
+            return problem
         why = f"raises {type(error).__name__}: {error}"
         problem = Unsupported(why, "it raises in eager too", self.root.last, offset=place.offset)
         problem.__cause__ = error

@@ -23,17 +23,20 @@ import numpy as np
 import torch
 from torch import fx
 from torch._subclasses import fake_tensor
+from torch.fx.experimental.symbolic_shapes import GuardOnDataDependentSymNode
+from torch.utils._pytree import tree_leaves
 from torch.utils._sympy.interp import sympy_interp
 from torch.utils._sympy.reference import PythonReferenceAnalysis
 
 from course_lib.capture.expected import assert_expected
+from course_lib.capture.facts import assert_about_data
 from course_lib.capture.global_state import SETTERS
 from course_lib.capture.known import Known
 from course_lib.capture.operations import CHECKS, INSTEAD, OF_NUMBERS, Operation
 from course_lib.capture.rules import GO_ON
-from course_lib.capture.shapes import Shapes
+from course_lib.capture.shapes import SIZE, Origin, Shapes, Texts, is_of_data, is_symbol_of_data
 from course_lib.capture.sources import Location, Unsupported
-from course_lib.capture.values import CONSTANT_TYPES, has_tensor, name_of, storages
+from course_lib.capture.values import CONSTANT_TYPES, has_tensor, name_of, storages, tensors_in
 from course_lib.graph_text import OUT_OF_PLACE, with_functions_bound
 from course_lib.written import traceable
 
@@ -183,6 +186,12 @@ class GraphBuilder:
         expr = size.node.expr
         if expr.is_number:
             return size.node.pytype(expr)
+        node = self.expression_node(expr)
+        node.meta.setdefault("val", size)
+        return node
+
+    def expression_node(self, expr: Any) -> fx.Node:
+        """A formula of symbols as a node."""
         if expr in self._sizes:
             return self._sizes[expr]
 
@@ -191,7 +200,6 @@ class GraphBuilder:
         tracer = fx.proxy.GraphAppendingTracer(self.graph)
         symbols = {symbol: fx.Proxy(self._sizes[symbol], tracer) for symbol in expr.free_symbols}
         self._sizes[expr] = sympy_interp(Arithmetic, symbols, expr).node
-        self._sizes[expr].meta.setdefault("val", size)
         return self._sizes[expr]
 
     def _symbol_node(self, symbol: Any) -> None:
@@ -199,6 +207,8 @@ class GraphBuilder:
         if symbol in self._sizes:
             return
 
+        if symbol not in self.shapes.found:
+            raise Unsupported(f"the size {symbol}, which only the data says, is in no result")
         origin = self.shapes.found[symbol]
         args = tuple(map(self.argument, origin.args))
         if args:
@@ -231,14 +241,19 @@ class GraphBuilder:
         if getattr(target, "__module__", "") == "_operator" and not operation.is_on_tensor:
             operation.target = OF_NUMBERS.get(operation.target, operation.target)
 
+        fresh = len(self.shapes.env.pending_fresh_unbacked_symbols)
         result = self.run_fake(operation.function, operation.args, operation.kwargs)
+        gave_symbols = len(self.shapes.env.pending_fresh_unbacked_symbols) > fresh
         for check in CHECKS:
             check(self, operation, result)
 
         self._note_writes(operation)
         if result is NotImplemented or not self._needs_node(operation, result):
             return result
-        self._add_node(operation, result)
+        node = self._add_node(operation, result)
+        if gave_symbols or names_sizes_of_data(result, (operation.args, operation.kwargs)):
+            node.meta["of_data"] = True
+            self._note_sizes_of_data(operation, result)
         return result
 
     def _note_writes(self, operation: Operation) -> None:
@@ -262,7 +277,30 @@ class GraphBuilder:
         turns = operation.target in STATE or operation.name.endswith(("_nesting", "_dual_level"))
         return result is None or has_tensor(result) or turns
 
-    def _add_node(self, operation: Operation, result: Any) -> None:
+    def _note_sizes_of_data(self, operation: Operation, result: Any) -> None:
+        """Note where the symbols are found that this operation has made: in its result's shape."""
+        for tensor in tensors_in(result):
+            for dim, size in enumerate(tensor.shape):
+                is_new = is_of_data(size) and size.node.expr not in self.shapes.found
+                if is_new and size.node.expr.is_Symbol and self.has_node(tensor):
+                    shown = f"{operation.name}(...).shape[{dim}]"
+                    texts = Texts(str(size), shown)
+                    self.shapes.found[size.node.expr] = Origin(size, texts, SIZE, (tensor, dim))
+
+    def add_number_of_data(self, tensor: torch.Tensor) -> Any:
+        """`tensor.item()` as a node: a symbol of which only the data says the value."""
+        number = self.run_fake(torch.Tensor.item, [tensor], {})
+        if not is_of_data(number) or number.node.expr in self._sizes:
+            return number
+
+        node = self.graph.call_method("item", (self.node_of(tensor),))
+        node.meta.update(val=number, location=self.location, module=self.module, of_data=True)
+        self._sizes[number.node.expr] = node
+        texts = Texts(str(number), f"{self.node_of(tensor).name}.item()")
+        self.shapes.found[number.node.expr] = Origin(number, texts)
+        return number
+
+    def _add_node(self, operation: Operation, result: Any) -> fx.Node:
         """Append the node of an operation that gave `result` on fakes."""
         target: Any = operation.target
         args: Any = tuple(operation.args)
@@ -283,6 +321,7 @@ class GraphBuilder:
         # The result of an operation in place has its node: the one that made it.
         if not inplace:
             self.remember(result, node)
+        return node
 
     def run_fake(self, function: Callable[..., Any], args: Any, kwargs: dict[str, Any]) -> Any:
         """What the operation gives on fakes.
@@ -302,6 +341,8 @@ class GraphBuilder:
             raise
         except NEEDS_DATA as error:
             raise needs_data(function, error) from None
+        except GuardOnDataDependentSymNode as error:
+            raise asks_data(self.shapes, error) from None
         except Exception as error:
             raise fails_on_fakes(function, error) from None
         finally:
@@ -409,7 +450,8 @@ class GraphBuilder:
         if self.copies and shares_memory:
             raise Unsupported("returns an element of a tensor, which eager would return as a view")
 
-        output = self.graph.output(tuple(map(self.node_of, outputs)))
+        assert_about_data(self)
+        output = self.graph.output(tuple(map(self.output_node, outputs)))
         output.meta["val"] = tuple(outputs)
 
         # Nobody uses some parts of results and some sizes: they go.
@@ -419,12 +461,37 @@ class GraphBuilder:
         self.graph.lint()
         return traceable(fx.GraphModule(torch.nn.Module(), self.graph, class_name="Captured"))
 
+    def output_node(self, value: Any) -> fx.Node:
+        """The node of a result: a tensor, or a number that only the data says."""
+        if isinstance(value, (torch.SymInt, torch.SymFloat, torch.SymBool)):
+            node = self.size_node(value)
+            assert isinstance(node, fx.Node)
+            return node
+        return self.node_of(value)
+
     @property
     def operations(self) -> int:
         """Nodes that compute something."""
         return sum(
             node.op.startswith("call_") and node.target not in STATE for node in self.graph.nodes
         )
+
+
+def names_sizes_of_data(result: Any, arguments: Any) -> bool:
+    """Has the result a size that only the data says, and that no argument names?"""
+    return not symbols_of_data(result) <= symbols_of_data(arguments)
+
+
+def symbols_of_data(values: Any) -> set[Any]:
+    """The symbols that only the data says, in the shapes of tensors and among numbers."""
+    found: set[Any] = set()
+    for leaf in tree_leaves(values):
+        parts = (leaf.start, leaf.stop, leaf.step) if type(leaf) is slice else (leaf,)
+        sizes = leaf.shape if isinstance(leaf, torch.Tensor) else parts
+        for size in sizes:
+            if is_of_data(size):
+                found |= set(filter(is_symbol_of_data, size.node.expr.free_symbols))
+    return found
 
 
 def tell_nobody(*told: Any) -> None:
@@ -450,6 +517,16 @@ def needs_data(function: Any, error: Any) -> Unsupported:
     return Unsupported(
         f"the result of {name_of(function)} depends on the data in the tensor ({error.func}), which is not known yet",
         "compute it outside the compiled function, or express it with torch.where",
+    )
+
+
+def asks_data(shapes: Shapes, error: Any) -> Unsupported:
+    """The break at a question about a size, or a number, that only the data can answer."""
+    question = shapes.text(error.cond, shown=True)
+    verb = "asks whether" if error.cond.is_Relational else "needs in Python the value of"
+    return Unsupported(
+        f"{verb} {question}, which only the data says",
+        "state what always holds by torch._check, or choose by torch.where or torch.cond",
     )
 
 

@@ -15,11 +15,14 @@ from types import CellType, CodeType, FunctionType
 from typing import Any, cast
 
 import torch
+from torch.fx.experimental.symbolic_shapes import GuardOnDataDependentSymNode
 
 from course_lib import config, events, frames
 from course_lib.capture.calls import dispatch
 from course_lib.capture.classes import HEAP_TYPE, MISSING, is_a
+from course_lib.capture.graph import asks_data
 from course_lib.capture.opcodes.stack import Stack
+from course_lib.capture.shapes import is_of_data, statically_known
 from course_lib.capture.sources import Location, Unsupported
 from course_lib.capture.world import Raised, World
 from course_lib.frames import Instruction, instructions
@@ -125,6 +128,11 @@ class Machine(Stack):
         except RecursionError:
             raise Unsupported("calls are nested too deeply") from None
         except BaseException as error:
+            if is_a(error, GuardOnDataDependentSymNode):
+                # No `except` of the program's may see it.
+                question = asks_data(self.world.shapes, error)
+                question.location, question.stack = here, tuple(self.world.stack)
+                raise question from None
             check_own_failure(error)
             self.unwind(instruction, error)
         if events.listening():
@@ -223,8 +231,10 @@ class Machine(Stack):
             self.world.check_addresses(result)
 
         # The program may ask whether `n > 4` `is True`, so it gets a bool. To ask for it makes a
-        # guard.
-        return bool(result) if type(result) is torch.SymBool else result
+        # guard. Only `torch._check` can take one that nobody knows.
+        if type(result) is torch.SymBool and not is_unknown(result):
+            return bool(result)
+        return result
 
     def call(self, function: Any, /, *args: Any, **kwargs: Any) -> Any:
         """`function(*args, **kwargs)` in the interpreted world."""
@@ -407,6 +417,11 @@ def path_of_module(world: World, code: CodeType, values: dict[str, Any]) -> str:
     if owner and is_a(owner.real, torch.nn.Module) and hasattr(type(owner.real), code.co_name):
         return owner.source.shown
     return world.builder.module
+
+
+def is_unknown(condition: torch.SymBool) -> bool:
+    """Can only the data say whether it is true?"""
+    return is_of_data(condition) and statically_known(condition) is None
 
 
 def new_cell(value: Any) -> CellType:

@@ -22,6 +22,7 @@ import torch
 
 from course_lib.capture.calls.builtins import SAFE_TYPES
 from course_lib.capture.classes import is_a, is_users, makes_bare, member_of, own_dict
+from course_lib.capture.shapes import is_of_data
 from course_lib.capture.sources import Unsupported
 from course_lib.capture.stand_ins.kinds import MAPPINGS, SCALARS, SEQUENCES
 from course_lib.capture.stand_ins.slots import in_slots, is_full
@@ -83,7 +84,10 @@ def is_symbolic(head: Rebuilder, value: Any) -> bool:
 
 
 def write_symbolic(head: Rebuilder, number: Any) -> str:
-    """A size is computed from the sizes of the inputs."""
+    """A size is computed from the sizes of the inputs; what only the data says, the graph gives."""
+    if is_of_data(number):
+        head.outputs.append(number)
+        return f"__out[{len(head.outputs) - 1}]"
     return head.hoist(number, head.world.shapes.text(number.node.expr))
 
 

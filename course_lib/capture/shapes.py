@@ -31,7 +31,7 @@ from torch.utils._sympy.value_ranges import ValueRanges
 from course_lib.capture.classes import is_a
 from course_lib.capture.guard_tests import Holds, Test, verbatim
 from course_lib.capture.relations import holds_anyway, text_of_relation, without_limits
-from course_lib.capture.sources import Location, Source
+from course_lib.capture.sources import Location, Source, Unsupported
 from course_lib.written import quiet
 
 OPERATORS = {
@@ -77,6 +77,11 @@ COMPUTED = {
 NUMBERS = (int, float, *SYMBOLIC)
 SIZE = torch.ops.aten.sym_size.int
 """The function of a symbol that is the size of a tensor (`Origin`)."""
+WHOLE = {operator.add, operator.sub, operator.mul, operator.floordiv, operator.mod, operator.neg}
+WHOLE |= {operator.iadd, operator.isub, operator.imul, operator.ifloordiv, operator.pos}
+"""Functions that give an int for ints, and that sympy computes as Python does."""
+GIVE_A_FLOAT = {operator.truediv, operator.itruediv, math.sqrt, math.exp, math.log}
+"""Functions that give a float for whatever numbers."""
 LONGEST_FORMULA = 300
 """Characters of a formula of floats. A longer one is computed now, from numbers that are guarded by value."""
 
@@ -130,13 +135,20 @@ class Origin(NamedTuple):
 class Shapes:
     """The sizes of one capture."""
 
-    def __init__(self, history: History) -> None:
+    def __init__(
+        self, history: History, numbers_of_data: bool = False, sizes_of_data: bool = False
+    ) -> None:
+        """numbers_of_data, sizes_of_data: may `.item()`, and `x[mask]`, give symbols of which no
+        value is known (`corners/sizes_of_data.py`)?"""
         # imported here, for the import takes a second
         from torch._dynamo.source import ConstantSource
 
         self.history, self.place = history, ConstantSource
+        self.numbers_of_data = numbers_of_data
         self.env = ShapeEnv(
-            duck_shape=False, allow_scalar_outputs=False, allow_dynamic_output_shape_ops=False
+            duck_shape=False,
+            allow_scalar_outputs=numbers_of_data,
+            allow_dynamic_output_shape_ops=sizes_of_data,
         )
         self.mode = FakeTensorMode(shape_env=self.env)
         self.found: dict[sympy.Symbol, Origin] = {}
@@ -279,6 +291,8 @@ class Shapes:
             return -args[0] - 1  # a SymInt has no `~`
         if not is_arithmetic(function, args):
             return None
+        if any(is_of_data(arg) for arg in args):
+            return self._computed_of_data(function, args)
 
         hints = [arg.node.hint if type(arg) in SYMBOLIC else arg for arg in args]
         texts = Texts(
@@ -299,6 +313,27 @@ class Shapes:
                 bool(args[1] != 0)  # a guard: to sympy, n % n is 0
             return None
         return self._symbol(value, texts, function, args)
+
+    def _computed_of_data(self, function: Any, args: Sequence[Any]) -> Any:
+        """`function(*args)` of numbers that only the data says. None: torch shall compute it by
+        sympy. A float is a new symbol, which the graph computes as Python does.
+
+        Raises Unsupported for what has no form in the graph."""
+        if function is SYMBOLIC.get(type(args[0])):
+            return args[0]  # `int(n)` of an int
+        is_whole = all(type(arg) in (int, torch.SymInt) for arg in args)
+        if function in COMPARISONS.values() or (is_whole and function in WHOLE):
+            return None
+        if function not in GIVE_A_FLOAT and function not in WHOLE:
+            raise Unsupported(
+                "computes with a number that only the data says, in a way that no graph has",
+                "compute it with tensors, or call it outside the compiled function",
+            )
+
+        number = self.env.create_unbacked_symfloat()
+        text = f"({function.__name__} of data)"
+        self.found[number.node.expr] = Origin(number, Texts(text, text), function, args)
+        return number
 
     def _call_text(self, function: Any, args: Sequence[Any], shown: bool) -> str:
         """The call as Python source; with `shown` as a user would write it."""
@@ -362,13 +397,15 @@ class Shapes:
         return {
             symbol: ValueRanges(2 if origin.function is SIZE else -int_oo, int_oo)
             for symbol, origin in self.found.items()
-            if symbol.is_integer
+            if symbol.is_integer and not is_symbol_of_data(symbol)
         }
 
     def _tests_of(
         self, symbol: sympy.Symbol, origin: Origin, at: Location | None
     ) -> dict[Test, Location | None]:
         """What must hold for one symbol by itself. `at`: the first line that asked about it."""
+        if is_symbol_of_data(symbol):
+            return {}  # the program itself checks it, in each call
         size = self.env.replacements.get(symbol, symbol)
         if symbol_is_type(symbol, SymT.FLOAT):
             # `repr` tells 0.0 from -0.0. What holds for numbers need not hold for NaN.
@@ -416,6 +453,23 @@ def is_arithmetic(function: Any, args: Sequence[Any]) -> bool:
     if {*map(type, args)}.isdisjoint(SYMBOLIC) or function not in COMPUTED:
         return False
     return all(is_a(arg, NUMBERS) for arg in args)
+
+
+def is_symbol_of_data(symbol: sympy.Basic) -> bool:
+    """Is it a symbol of which only the data says the value?"""
+    return bool(symbol_is_type(symbol, (SymT.UNBACKED_INT, SymT.UNBACKED_FLOAT)))
+
+
+def is_of_data(value: Any) -> bool:
+    """Is it a symbolic number that depends on data?"""
+    return type(value) in SYMBOLIC and any(map(is_symbol_of_data, value.node.expr.free_symbols))
+
+
+def statically_known(condition: torch.SymBool) -> bool | None:
+    """The truth of a condition where it follows from what is known; else None."""
+    env: Any = condition.node.shape_env
+    answer = env._maybe_evaluate_static(condition.node.expr)
+    return None if answer is None else bool(answer)
 
 
 def finite_value(function: Any, hints: Sequence[Any]) -> Any:

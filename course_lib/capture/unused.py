@@ -44,7 +44,7 @@ def unused_checks(builder: GraphBuilder, outputs: list[Any]) -> list[torch.Tenso
 def live_nodes(builder: GraphBuilder, outputs: list[Any], written: list[fx.Node]) -> set[fx.Node]:
     """The nodes that an output depends on, or a write to memory that outlives the graph."""
     outliving_memory = storages([outputs, [graph_input.stand_in for graph_input in builder.inputs]])
-    waiting = [builder.node_of(output) for output in outputs]
+    waiting = [builder.output_node(output) for output in outputs]
     waiting += [
         node for node in written if outliving_memory.keys() & storages(node.args[0].meta["val"])
     ]

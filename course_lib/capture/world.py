@@ -22,6 +22,7 @@ from typing import Any, NamedTuple, cast
 import torch
 from torch._subclasses.fake_tensor import FakeTensorConverter
 
+from course_lib import config
 from course_lib.capture import classes, global_state
 from course_lib.capture.classes import MISSING, is_a
 from course_lib.capture.graph import GraphBuilder
@@ -112,6 +113,11 @@ class Raised:
 listeners: list[Any] = []
 
 
+def chosen(setting: bool | None, otherwise: bool) -> bool:
+    """A setting that may be left open."""
+    return otherwise if setting is None else setting
+
+
 class World(Functions):
     """State shared by a frame's interpreter and those of the calls inlined into it."""
 
@@ -120,7 +126,12 @@ class World(Functions):
         self.fullgraph = fullgraph
 
         # The graph, the sizes, the guards
-        self.shapes = Shapes(history)
+        # (Where the graph may not end, what only the data says stays in it.)
+        self.shapes = Shapes(
+            history,
+            numbers_of_data=config.capture_scalar_outputs,
+            sizes_of_data=chosen(config.capture_dynamic_output_shape_ops, fullgraph),
+        )
         self.builder = GraphBuilder(self.shapes)
         self.builder.tell_warnings = self.tell_listeners
         self.guards: dict[Guard, None] = {}

@@ -26,6 +26,7 @@ A reader of lesson 02 and 03 may skip this folder. In PyTorch: the long tail of
     random.py              random numbers whose dtype fake tensors get wrong
     rebuilding.py          how special kinds of values are written in a head
     refusals.py            arguments that eager's kernels refuse, though fake tensors take them
+    sizes_of_data.py       numbers that only the data says, kept in the graph
     switches.py            functions that ask or turn a switch of torch
     tensors.py             calls on tensors that ask for data, and need none
     torch_functions.py     makers of tensors, conditions, vmap and grad, `__torch_function__`
@@ -53,6 +54,7 @@ from course_lib.capture.corners import (
     reading,
     rebuilding,
     refusals,
+    sizes_of_data,
     switches,
     tensors,
     torch_functions,
@@ -80,6 +82,7 @@ __all__ = [
     "reading",
     "rebuilding",
     "refusals",
+    "sizes_of_data",
     "switches",
     "tensors",
     "torch_functions",

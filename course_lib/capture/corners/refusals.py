@@ -22,6 +22,8 @@ import torch
 from torch.utils._pytree import tree_leaves, tree_map
 
 from course_lib.capture import global_state
+from course_lib.capture.graph import symbols_of_data
+from course_lib.capture.shapes import is_of_data
 from course_lib.capture.sources import Unsupported
 from course_lib.capture.world import World, listeners
 from course_lib.failing import CHECKED, is_torchs, name_of
@@ -51,7 +53,7 @@ def listen(
     if not tensors:
         return
     keep_from_nothing(function, args, kwargs)
-    if not all(map(is_plain, tensors)):
+    if not all(map(is_plain, tensors)) or symbols_of_data((args, kwargs, result)):
         return
 
     results = [leaf for leaf in tree_leaves(result) if isinstance(leaf, torch.Tensor)]
@@ -88,12 +90,24 @@ def keep_from_nothing(function: Any, args: Any, kwargs: dict[str, Any]) -> None:
     """Ask the sizes that eager asks, so that other sizes have other graphs.
 
     Raises Unsupported where there is nothing to reduce, or no pixel to draw another one from."""
+    for size in sizes_of_data_to_squeeze(function, args):
+        torch._check(size != 1)
     for size in sizes_that_eager_asks(name_of(function), list(args), kwargs):
-        if size == 0:
+        if is_of_data(size):
+            torch._check(size != 0)
+        elif size == 0:
             raise Unsupported(
                 f"{name_of(function)} has no result for a tensor without elements",
                 "it raises in eager too",
             )
+
+
+def sizes_of_data_to_squeeze(function: Any, args: Any) -> list[Any]:
+    """`x.squeeze()` drops a dimension of size 1. Torch takes one that only the data says for
+    another."""
+    if name_of(function) not in ("squeeze", "squeeze_") or not isinstance(args[0], torch.Tensor):
+        return []
+    return [size for size in args[0].shape if is_of_data(size)]
 
 
 def sizes_that_eager_asks(name: str, args: list[Any], kwargs: dict[str, Any]) -> list[Any]:
@@ -206,7 +220,11 @@ def known(number: Any) -> Any:
     """The value that a symbolic number has in this call.
 
     It leaves no guard, for an operation is refused for each value."""
-    return number.node.hint if isinstance(number, (torch.SymInt, torch.SymFloat)) else number
+    if not isinstance(number, (torch.SymInt, torch.SymFloat)):
+        return number
+    formula = number.node.expr
+    # a size of the data that was found to be a number has no hint
+    return number.node.pytype(formula) if formula.is_number else number.node.hint
 
 
 def place_of(tensor: torch.Tensor) -> tuple[tuple[int, ...], tuple[int, ...], int]:

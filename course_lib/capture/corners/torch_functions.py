@@ -25,7 +25,7 @@ from course_lib.capture.calls.dispatch import CallRule, is_torch_operation, regi
 from course_lib.capture.calls.tables import FUNCTIONS, TYPES, recorded
 from course_lib.capture.graph import STATE
 from course_lib.capture.rules import GO_ON
-from course_lib.capture.shapes import NUMBERS
+from course_lib.capture.shapes import NUMBERS, is_of_data
 from course_lib.capture.sources import Unsupported
 from course_lib.capture.values import tensors_in
 
@@ -97,8 +97,11 @@ FUNCTIONS[invoke_subgraph_placeholder] = follow_region
 def check(it: Machine, condition: Any, *message: Any) -> None:
     """`torch._check(condition)`.
 
-    A tensor is taken for true, and each call checks it (`expect`). Any other condition is decided
-    now, under a guard."""
+    A tensor is taken for true, and each call checks it (`expect`). So does the graph with a size
+    that only the data says (`facts.py`). Any other condition is decided now, under a guard."""
+    if type(condition) is torch.SymBool and is_of_data(condition):
+        it.world.builder.run_fake(torch._check, [condition], {})
+        return
     is_checked_later = it.world.builder.expect(condition, True)
     if not is_checked_later and not it.truth(condition):
         raise Unsupported("an assertion fails")

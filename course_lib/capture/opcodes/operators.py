@@ -8,6 +8,7 @@ In PyTorch: `torch/_dynamo/symbolic_convert.py` (`BINARY_OP`, `COMPARE_OP`, `BIN
 
 import builtins
 import operator
+from typing import Any
 
 import torch
 
@@ -59,7 +60,7 @@ class Operators(Machine):
 
     def IS_OP(self, instruction: Instruction) -> None:
         """`left is right`; with the argument 1, `is not`."""
-        left, right = self.popn(2)
+        left, right = map(asked_truth, self.popn(2))
         one, other = self.world.of(left), self.world.of(right)
 
         # two objects from outside that are different now may be one object at another call
@@ -141,3 +142,9 @@ class Operators(Machine):
         """A template string of its texts and interpolations (since Python 3.14)."""
         strings, interpolations = self.popn(2)
         self.push(newer.make_template(strings, interpolations))
+
+
+def asked_truth(value: Any) -> Any:
+    """A condition that only the data says is asked now, for `is True` sees the bool; anything else
+    as it is."""
+    return bool(value) if type(value) is torch.SymBool else value
