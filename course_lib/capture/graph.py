@@ -106,6 +106,9 @@ class GraphBuilder:
         self.has_uncounted = False
         self.uncounted_writes = 0
 
+        # Has an operation given a size that only the data says?
+        self.has_sizes_of_data = False
+
         # Inside `torch.inference_mode()`: the frame's instruction that entered it, and the memory
         # that was made there
         self.region = 0
@@ -251,10 +254,19 @@ class GraphBuilder:
         if result is NotImplemented or not self._needs_node(operation, result):
             return result
         node = self._add_node(operation, result)
-        if gave_symbols or names_sizes_of_data(result, (operation.args, operation.kwargs)):
+        if gave_symbols or self._names_sizes_again(operation, result):
             node.meta["of_data"] = True
+            self.has_sizes_of_data = True
             self._note_sizes_of_data(operation, result)
         return result
+
+    def _names_sizes_again(self, operation: Operation, result: Any) -> bool:
+        """Has the result a size of the data that an earlier operation has named? (A fake tensor
+        keeps the size of its `nonzero()`, so the second one makes no new symbol.)"""
+        if not self.has_sizes_of_data:
+            return False
+        with torch._C.DisableTorchFunction():
+            return names_sizes_of_data(result, (operation.args, operation.kwargs))
 
     def _note_writes(self, operation: Operation) -> None:
         """Count writes that a tensor's own version does not count.
