@@ -63,12 +63,12 @@ def test_the_seconds_are_the_kernels_own(trained, monkeypatch):
     program, name = trace.launches[0].program, trace.launches[0].name
     quick = program.run.__globals__[name]
     monkeypatch.setitem(
-        program.run.__globals__, name, lambda *tensors: (time.sleep(0.02), quick(*tensors))
+        program.run.__globals__, name, lambda *tensors: (time.sleep(0.2), quick(*tensors))
     )
     with cl.record() as trace:
         trained()
-    slow = [launch for launch in trace.launches if launch.seconds >= 0.02]
-    assert [launch.name for launch in slow] == [name]
+    slowest = max(trace.launches, key=lambda launch: launch.seconds)
+    assert slowest.name == name and slowest.seconds >= 0.2
 
 
 def test_every_question_to_the_guards_is_a_record_with_its_answer():
