@@ -21,6 +21,7 @@ from typing import Any
 from unittest.mock import patch
 
 import torch
+from attention_speed import causal, plain, positions
 from random_attention import distance, gradients, in_double, small_tiles
 
 import course_lib as cl
@@ -53,21 +54,6 @@ class Shape:
 
 SMALL, LARGE = Shape(2, 2, 70, 90), Shape(2, 4, 150, 200)
 """For tiles of 16 x 16, and for those that a GPU has."""
-
-
-def positions(q, k):
-    i = torch.arange(q.shape[-2], device=q.device)[:, None]
-    return i, torch.arange(k.shape[-2], device=q.device)
-
-
-def plain(q, k, v):
-    return torch.softmax(q @ k.mT * q.shape[-1] ** -0.5, -1) @ v
-
-
-def causal(q, k, v):
-    i, j = positions(q, k)
-    scores = q @ k.mT * q.shape[-1] ** -0.5
-    return torch.softmax(torch.where(i >= j, scores, -INF), -1) @ v
 
 
 def window(q, k, v):
