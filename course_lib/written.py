@@ -14,6 +14,7 @@ from typing import Any
 from torch import fx
 
 from course_lib.graph_text import make_readable
+from course_lib.syntax import parse
 
 _serial = count(1)
 
@@ -35,11 +36,11 @@ def define_within(
 
     Nothing is added to its globals, `namespace`."""
     filename = remember(source, about)
-    tree = ast.parse(source, filename)
+    tree = parse(source, filename)
 
     # def made(names...): def name(...): ...; return name
     used_names = {node.id for node in ast.walk(tree) if isinstance(node, ast.Name)} & {*names}
-    around = ast.parse(f"def made({', '.join(sorted(used_names))}):\n    return {name}", filename)
+    around = parse(f"def made({', '.join(sorted(used_names))}):\n    return {name}", filename)
     maker: Any = around.body[0]
     maker.body[:0] = tree.body
 

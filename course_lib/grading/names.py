@@ -16,6 +16,8 @@ import symtable
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
+from course_lib.syntax import parse
+
 # magics whose body is ordinary code of the notebook
 RUN_BODY = frozenset({"time", "capture", "prun", "timeit", "memit"})
 
@@ -28,7 +30,7 @@ _BLOCK = (ast.For, ast.AsyncFor, ast.While, ast.If, ast.With, ast.AsyncWith, ast
 def tree_of(source: str) -> ast.Module | None:
     """The cell's syntax tree, magics translated; None if it is no Python."""
     try:
-        return ast.parse(as_python(source))
+        return parse(as_python(source))
     except (SyntaxError, ValueError, RecursionError, MemoryError):
         return None
 
@@ -51,7 +53,7 @@ def as_python(source: str) -> str:
     them."""
     body = without_cell_magic(source)
     try:
-        ast.parse(body)
+        parse(body)
         return body
     except (SyntaxError, ValueError, RecursionError, MemoryError):
         pass

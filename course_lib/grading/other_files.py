@@ -11,10 +11,11 @@ hand in.
 
 from __future__ import annotations
 
-import ast
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
+
+from course_lib.syntax import parse
 
 _CONFLICT = re.compile(r"^(<{7}|={7}|>{7}|\|{7})(\s|$)")
 _TAG = re.compile(
@@ -148,7 +149,7 @@ def script(text: str) -> str:
     code = bool(re.search(sign, text))
 
     try:
-        code = code or ("=" in text and bool(ast.parse(text).body))
+        code = code or ("=" in text and bool(parse(text).body))
     except (SyntaxError, ValueError, RecursionError, MemoryError):
         pass
 

@@ -24,6 +24,7 @@ from pathlib import Path
 
 from course_lib.languages import catalog, known
 from course_lib.languages.catalog import Entry, Source
+from course_lib.syntax import parse
 
 from .errors import CourseError
 
@@ -105,7 +106,7 @@ def labels_in_code(notebook: str) -> list[str]:
 
 def _labels_of(code: str) -> Iterator[str]:
     try:
-        tree = ast.parse("\n".join(_without_magic(line) for line in code.split("\n")))
+        tree = parse("\n".join(_without_magic(line) for line in code.split("\n")))
     except SyntaxError:
         return
     for node in ast.walk(tree):

@@ -16,6 +16,7 @@ from typing import Any
 
 from course_lib.simulator import language
 from course_lib.simulator.refused import shown
+from course_lib.syntax import parse
 
 GPU = "__gpu__"
 """The name under which a rewritten kernel sees `simulator.language`."""
@@ -56,7 +57,7 @@ class KernelRewriter(ast.NodeTransformer):
 
     def visit_AugAssign(self, node: ast.AugAssign) -> ast.AST:
         """`x += 1` is `x = x + 1`: no block is changed in place."""
-        target = ast.parse(ast.unparse(node.target), mode="eval").body
+        target = parse(ast.unparse(node.target), mode="eval").body
         whole = ast.BinOp(target, node.op, node.value)
         assignment = ast.Assign([node.target], ast.copy_location(whole, node.value))
         return self.visit(ast.copy_location(assignment, node))
@@ -74,7 +75,7 @@ class KernelRewriter(ast.NodeTransformer):
         loop_call.keywords = node.iter.keywords
         node.iter = ast.Name(name, ast.Load())
 
-        behind = ast.parse(
+        behind = parse(
             f"if {name}.compiled:\n"
             f"    {node.target.id} = {name}.behind({node.target.id!r}, {f'{shown(self.filename)}:{line}'!r})"
         ).body[0]
@@ -139,7 +140,7 @@ def rewritten(function: FunctionType) -> FunctionType:
         raise ValueError("@jit functions should be defined in a Python file") from error
 
     filename = function.__code__.co_filename
-    tree = ast.parse(textwrap.dedent("".join(lines)), filename)
+    tree = parse(textwrap.dedent("".join(lines)), filename)
     ast.increment_lineno(tree, max(first_line, 1) - 1)
     definition: Any = tree.body[0]
     strip(definition)
@@ -153,7 +154,7 @@ def rewritten(function: FunctionType) -> FunctionType:
         )
     }
     names_around = {GPU: language, **closed_over}
-    around: Any = ast.parse(f"def around({', '.join(names_around)}):\n    return {definition.name}")
+    around: Any = parse(f"def around({', '.join(names_around)}):\n    return {definition.name}")
     around.body[0].body.insert(0, definition)
     ast.fix_missing_locations(around)
 

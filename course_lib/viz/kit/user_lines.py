@@ -23,6 +23,7 @@ from course_lib import events, frames
 from course_lib.capture.assumptions import INSTALLED, TORCH
 from course_lib.capture.sources import Location, Unsupported
 from course_lib.frames.resume import heads
+from course_lib.syntax import parse
 from course_lib.trace_rules import called as called_by_us
 from course_lib.viz.kit.style import place
 
@@ -57,7 +58,7 @@ def called(location: Location) -> str:
     """The function of a marked call as it is written there: 'torch.unique'; of something else, all
     of it."""
     try:
-        tree: Any = ast.parse(text := expression(location).strip(), mode="eval").body
+        tree: Any = parse(text := expression(location).strip(), mode="eval").body
     except SyntaxError:
         return ""
     return ast.unparse(tree.func) if isinstance(tree, ast.Call) else text
