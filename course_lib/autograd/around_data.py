@@ -28,8 +28,9 @@ from course_lib.autograd.partition import part
 from course_lib.autograd.runtime import OP_BY_OP, Program, op_by_op, restoring
 from course_lib.capture.facts import is_fact
 from course_lib.capture.graph import STATE
-from course_lib.capture.shapes import SYMBOLIC, History, Shapes
+from course_lib.capture.shapes import History, Shapes
 from course_lib.capture.sources import Source
+from course_lib.capture.symbolic_numbers import SYMBOLIC
 from course_lib.written import forget, quiet, traceable
 
 CompilePiece = Callable[[fx.GraphModule, Sequence[Any]], Program]
@@ -55,6 +56,7 @@ def around_data(
     refuse_writes_across(steps)
     results = list(gm.graph.output_node().args[0])
 
+    # A piece is compiled at the first call that reaches it: only then are its sizes there
     runs: list[Alone | Piece] = []
     for step in steps:
         if isinstance(step, Alone):
@@ -121,18 +123,27 @@ def steps_of(gm: fx.GraphModule) -> list[Any]:
 
     run_numbers()
     piece: list[fx.Node] = []
+
+    def end_piece() -> None:
+        nonlocal piece
+        if piece:
+            steps.append(piece)
+        piece = []
+
     for node in operations:
         if is_number(node):
             continue
         if not runs_alone(node):
             piece.append(node)
             continue
-        steps += [piece] if piece else []
-        piece = []
-        run_alone([node])
-        run_numbers()
-    steps += [piece] if piece else []
 
+        end_piece()
+        run_alone([node])
+        # What this operation gave may be all that a number waits for
+        run_numbers()
+    end_piece()
+
+    # The results of a piece are not `done`: a number made of one would have to stand inside it
     if not done.issuperset(numbers):
         raise NotImplementedError("a size is the size of a tensor that a piece computes")
     return steps
@@ -143,6 +154,8 @@ def runs_alone(node: fx.Node) -> bool:
     such a result; and a switch."""
     if node.meta.get("of_data") or node.target in STATE:
         return True
+
+    # `x.nonzero(as_tuple=True)[0]`: a piece takes no tuples
     sources = [arg for arg in node.all_input_nodes if arg.meta.get("of_data")]
     return any(isinstance(source.meta.get("val"), (tuple, list)) for source in sources)
 
@@ -165,7 +178,9 @@ def refuse_writes_across(steps: Sequence[Any]) -> None:
     operations: list[fx.Node] = []
     step_of_place: list[int] = []
     for number, step in enumerate(steps):
-        nodes = [step.node] if isinstance(step, Alone) else step
+        nodes = step
+        if isinstance(step, Alone):
+            nodes = [step.node]
         operations += nodes
         step_of_place += [number] * len(nodes)
 
@@ -182,7 +197,6 @@ def outputs_of(piece: Sequence[fx.Node], results: Sequence[fx.Node]) -> list[fx.
     Raises NotImplementedError for what is no tensor."""
     own = set(piece)
     outputs = [node for node in piece if node in results or not node.users.keys() <= own]
-    outputs = [node for node in outputs if node.users]
     if not all(isinstance(node.meta.get("val"), torch.Tensor) for node in outputs):
         raise NotImplementedError("a piece of the graph gives something else than tensors")
     return outputs
@@ -225,12 +239,14 @@ class Piece:
             if entry.fits(args):
                 return entry.program
 
+        # Sizes that differ in each call would be compiled for in each call
         if len(self.entries) >= config.sizes_limit:
             events.emit(
                 events.FellBack(OP_BY_OP, f"it met more than {config.sizes_limit} sets of sizes")
             )
             return op_by_op(self.graph)
 
+        # The whole graph is running: hooks and modes of the run are not those of a compile
         with self.apart(), capture.recording_mode():
             entry = self.compiled(args)
         self.entries.append(entry)
@@ -255,10 +271,10 @@ class Piece:
         history = History()
         for n, (node, arg) in enumerate(zip(self.inputs, args, strict=True)):
             value = node.meta["val"]
+            # To a history a number is a shape with one size
+            sizes = (value,)
             if isinstance(arg, torch.Tensor):
                 sizes = value.shape
-            else:
-                sizes = (value,)
             for dim, size in enumerate(sizes):
                 if type(size) in SYMBOLIC:
                     history.changed.add((f"inputs[{n}]", dim))
@@ -267,10 +283,13 @@ class Piece:
     @staticmethod
     def fake(shapes: Shapes, value: Any, source: Source) -> Any:
         """What stands for an input while the piece is compiled."""
+        if type(value) in (int, float):
+            return shapes.number(value, source)
         if not isinstance(value, torch.Tensor):
-            return shapes.number(value, source) if type(value) in (int, float) else value
+            return value
         if value.is_leaf:
             return shapes.fake(value, source)
+
         # Where it comes from is no concern of the piece.
         return shapes.fake(value.detach(), source).requires_grad_(value.requires_grad)
 
@@ -290,6 +309,8 @@ def with_fakes(gm: fx.GraphModule, shapes: Shapes, fakes: Sequence[Any]) -> fx.G
     for node, value in interpreter.env.items():
         node.meta["val"] = value
 
+    # An input that is neither a tensor nor a symbol is a constant of this program: its guard is
+    # `Fits.forms`
     for node, fake in zip(graph.graph.find_nodes(op="placeholder"), fakes, strict=True):
         node.meta["requires_grad"] = getattr(fake, "requires_grad", False)
         if not isinstance(fake, (torch.Tensor, *SYMBOLIC)):
@@ -333,10 +354,17 @@ class Fits:
 
 def form(arg: Any, fake: Any) -> Any:
     """What must be the same of an input, beside its symbolic sizes."""
+    if type(fake) in SYMBOLIC:
+        return type(arg)
     if not isinstance(arg, torch.Tensor):
-        return type(arg) if type(fake) in SYMBOLIC else (type(arg), repr(arg))
+        # `repr` tells 0.0 from -0.0
+        return type(arg), repr(arg)
+
     sizes = [size for size, shown in zip(arg.shape, fake.shape, strict=False) if type(shown) is int]
-    strides = list(arg.stride()) if not any_symbol(fake.shape) else []
+    # Strides beside symbolic sizes are symbols, too: `Fits.written` asks for them
+    strides: list[int] = []
+    if not any_symbol(fake.shape):
+        strides = list(arg.stride())
     records = torch.is_grad_enabled() and arg.requires_grad
     return (arg.ndim, sizes, strides, arg.dtype, arg.device, records)
 

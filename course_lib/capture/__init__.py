@@ -15,7 +15,9 @@ Read in this order:
     world.py, stand_ins/                     what the program works on in place of what is outside
     sources.py, places.py                    where an object is found again
     guard_tests.py, assumptions.py           what was assumed: the guards
-    shapes.py                                sizes that are symbols
+    shapes.py, symbolic_numbers.py, promises.py
+                                             sizes that are symbols; what the user said about them
+    of_data.py, facts.py                     sizes that only the data says
     head.py, rebuild.py, rebuild_kinds.py, breaks.py
                                              what runs in the frame's place
 
@@ -54,11 +56,11 @@ from torch.fx.experimental.symbolic_shapes import (
 from course_lib import events
 from course_lib.capture import corners, global_state, sources
 from course_lib.capture.breaks import BreakBuilder
-from course_lib.capture.graph import asks_data
 from course_lib.capture.guard_tests import Guard, Holds, SameAs, Test, literal
 from course_lib.capture.head import Head, HeadBuilder
 from course_lib.capture.interpreter import Interpreter
 from course_lib.capture.machine import NOTHING, check_own_failure
+from course_lib.capture.of_data import asks_data
 from course_lib.capture.places import GlobalNames
 from course_lib.capture.recorder import TorchRecorder
 from course_lib.capture.shapes import History

@@ -15,7 +15,8 @@ import sympy
 from torch import fx
 from torch.utils._sympy.numbers import int_oo
 
-from course_lib.capture.shapes import Shapes, is_symbol_of_data
+from course_lib.capture.shapes import Shapes
+from course_lib.capture.symbolic_numbers import is_symbol_of_data
 
 if TYPE_CHECKING:
     from course_lib.capture.graph import GraphBuilder

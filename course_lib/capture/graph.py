@@ -24,7 +24,6 @@ import torch
 from torch import fx
 from torch._subclasses import fake_tensor
 from torch.fx.experimental.symbolic_shapes import GuardOnDataDependentSymNode
-from torch.utils._pytree import tree_leaves
 from torch.utils._sympy.interp import sympy_interp
 from torch.utils._sympy.reference import PythonReferenceAnalysis
 
@@ -32,11 +31,12 @@ from course_lib.capture.expected import assert_expected
 from course_lib.capture.facts import assert_about_data
 from course_lib.capture.global_state import SETTERS
 from course_lib.capture.known import Known
+from course_lib.capture.of_data import asks_data, mark_sizes_of_data, names_sizes_again, needs_data
 from course_lib.capture.operations import CHECKS, INSTEAD, OF_NUMBERS, Operation
 from course_lib.capture.rules import GO_ON
-from course_lib.capture.shapes import SIZE, Origin, Shapes, Texts, is_of_data, is_symbol_of_data
+from course_lib.capture.shapes import Shapes
 from course_lib.capture.sources import Location, Unsupported
-from course_lib.capture.values import CONSTANT_TYPES, has_tensor, name_of, storages, tensors_in
+from course_lib.capture.values import CONSTANT_TYPES, has_tensor, name_of, storages
 from course_lib.graph_text import OUT_OF_PLACE, with_functions_bound
 from course_lib.written import traceable
 
@@ -91,7 +91,8 @@ class GraphBuilder:
         # By the `id` of a tensor: the node that computes it, or what it stands for outside
         self._nodes: dict[int, tuple[Any, fx.Node]] = {}
         self._outside: dict[int, Known] = {}
-        self._sizes: dict[Any, fx.Node] = {}
+        # By a formula of symbols: the node that computes it
+        self.formulas: dict[Any, fx.Node] = {}
 
         # Copies that the graph makes where eager makes views: nobody may write to them, or see
         # their memory
@@ -195,19 +196,19 @@ class GraphBuilder:
 
     def expression_node(self, expr: Any) -> fx.Node:
         """A formula of symbols as a node."""
-        if expr in self._sizes:
-            return self._sizes[expr]
+        if expr in self.formulas:
+            return self.formulas[expr]
 
         for symbol in expr.free_symbols:
             self._symbol_node(symbol)
         tracer = fx.proxy.GraphAppendingTracer(self.graph)
-        symbols = {symbol: fx.Proxy(self._sizes[symbol], tracer) for symbol in expr.free_symbols}
-        self._sizes[expr] = sympy_interp(Arithmetic, symbols, expr).node
-        return self._sizes[expr]
+        symbols = {symbol: fx.Proxy(self.formulas[symbol], tracer) for symbol in expr.free_symbols}
+        self.formulas[expr] = sympy_interp(Arithmetic, symbols, expr).node
+        return self.formulas[expr]
 
     def _symbol_node(self, symbol: Any) -> None:
         """See that there is a node for a symbol: an input, or the call that gave the number."""
-        if symbol in self._sizes:
+        if symbol in self.formulas:
             return
 
         if symbol not in self.shapes.found:
@@ -220,7 +221,7 @@ class GraphBuilder:
         else:
             symbol_node = self.node_of(origin.value)
         symbol_node.meta.setdefault("val", origin.value)
-        self._sizes[symbol] = symbol_node
+        self.formulas[symbol] = symbol_node
 
     # ---- record ----------------------------------------------------------------------------------
 
@@ -254,19 +255,9 @@ class GraphBuilder:
         if result is NotImplemented or not self._needs_node(operation, result):
             return result
         node = self._add_node(operation, result)
-        if gave_symbols or self._names_sizes_again(operation, result):
-            node.meta["of_data"] = True
-            self.has_sizes_of_data = True
-            self._note_sizes_of_data(operation, result)
+        if gave_symbols or names_sizes_again(self, operation, result):
+            mark_sizes_of_data(self, operation, result, node)
         return result
-
-    def _names_sizes_again(self, operation: Operation, result: Any) -> bool:
-        """Has the result a size of the data that an earlier operation has named? (A fake tensor
-        keeps the size of its `nonzero()`, so the second one makes no new symbol.)"""
-        if not self.has_sizes_of_data:
-            return False
-        with torch._C.DisableTorchFunction():
-            return names_sizes_of_data(result, (operation.args, operation.kwargs))
 
     def _note_writes(self, operation: Operation) -> None:
         """Count writes that a tensor's own version does not count.
@@ -288,29 +279,6 @@ class GraphBuilder:
         """Not where a number came out, which is known: `x.dim()`."""
         turns = operation.target in STATE or operation.name.endswith(("_nesting", "_dual_level"))
         return result is None or has_tensor(result) or turns
-
-    def _note_sizes_of_data(self, operation: Operation, result: Any) -> None:
-        """Note where the symbols are found that this operation has made: in its result's shape."""
-        for tensor in tensors_in(result):
-            for dim, size in enumerate(tensor.shape):
-                is_new = is_of_data(size) and size.node.expr not in self.shapes.found
-                if is_new and size.node.expr.is_Symbol and self.has_node(tensor):
-                    shown = f"{operation.name}(...).shape[{dim}]"
-                    texts = Texts(str(size), shown)
-                    self.shapes.found[size.node.expr] = Origin(size, texts, SIZE, (tensor, dim))
-
-    def add_number_of_data(self, tensor: torch.Tensor) -> Any:
-        """`tensor.item()` as a node: a symbol of which only the data says the value."""
-        number = self.run_fake(torch.Tensor.item, [tensor], {})
-        if not is_of_data(number) or number.node.expr in self._sizes:
-            return number
-
-        node = self.graph.call_method("item", (self.node_of(tensor),))
-        node.meta.update(val=number, location=self.location, module=self.module, of_data=True)
-        self._sizes[number.node.expr] = node
-        texts = Texts(str(number), f"{self.node_of(tensor).name}.item()")
-        self.shapes.found[number.node.expr] = Origin(number, texts)
-        return number
 
     def _add_node(self, operation: Operation, result: Any) -> fx.Node:
         """Append the node of an operation that gave `result` on fakes."""
@@ -489,23 +457,6 @@ class GraphBuilder:
         )
 
 
-def names_sizes_of_data(result: Any, arguments: Any) -> bool:
-    """Has the result a size that only the data says, and that no argument names?"""
-    return not symbols_of_data(result) <= symbols_of_data(arguments)
-
-
-def symbols_of_data(values: Any) -> set[Any]:
-    """The symbols that only the data says, in the shapes of tensors and among numbers."""
-    found: set[Any] = set()
-    for leaf in tree_leaves(values):
-        parts = (leaf.start, leaf.stop, leaf.step) if type(leaf) is slice else (leaf,)
-        sizes = leaf.shape if isinstance(leaf, torch.Tensor) else parts
-        for size in sizes:
-            if is_of_data(size):
-                found |= set(filter(is_symbol_of_data, size.node.expr.free_symbols))
-    return found
-
-
 def tell_nobody(*told: Any) -> None:
     """Nobody wants to know what operations warn of."""
 
@@ -522,24 +473,6 @@ def is_constant_argument(value: Any) -> bool:
 def dtype_of_class(value: Any) -> Any:
     """The dtype that a class stands for; other values as they are."""
     return DTYPES[value] if isinstance(value, type) and value in DTYPES else value
-
-
-def needs_data(function: Any, error: Any) -> Unsupported:
-    """The break at an operation whose result depends on the data in a tensor: `x.nonzero()`."""
-    return Unsupported(
-        f"the result of {name_of(function)} depends on the data in the tensor ({error.func}), which is not known yet",
-        "compute it outside the compiled function, or express it with torch.where",
-    )
-
-
-def asks_data(shapes: Shapes, error: Any) -> Unsupported:
-    """The break at a question about a size, or a number, that only the data can answer."""
-    question = shapes.text(error.cond, shown=True)
-    verb = "asks whether" if error.cond.is_Relational else "needs in Python the value of"
-    return Unsupported(
-        f"{verb} {question}, which only the data says",
-        "state what always holds by torch._check, or choose by torch.where or torch.cond",
-    )
 
 
 def fails_on_fakes(function: Any, error: Exception) -> Unsupported:

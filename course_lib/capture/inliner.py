@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any
 
 from course_lib import frames
 from course_lib.capture.classes import BELOW_TORCH
-from course_lib.capture.shapes import SYMBOLIC, concrete
 from course_lib.capture.sources import Unsupported
+from course_lib.capture.symbolic_numbers import SYMBOLIC, concrete
 
 if TYPE_CHECKING:
     from course_lib.capture.machine import Machine

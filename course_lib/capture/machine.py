@@ -20,10 +20,10 @@ from torch.fx.experimental.symbolic_shapes import GuardOnDataDependentSymNode
 from course_lib import config, events, frames
 from course_lib.capture.calls import dispatch
 from course_lib.capture.classes import HEAP_TYPE, MISSING, is_a
-from course_lib.capture.graph import asks_data
+from course_lib.capture.of_data import asks_data
 from course_lib.capture.opcodes.stack import Stack
-from course_lib.capture.shapes import is_of_data, statically_known
 from course_lib.capture.sources import Location, Unsupported
+from course_lib.capture.symbolic_numbers import is_of_data, statically_known
 from course_lib.capture.world import Raised, World
 from course_lib.frames import Instruction, instructions
 from course_lib.frames.resume import traceback_line

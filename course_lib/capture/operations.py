@@ -21,8 +21,8 @@ import torch
 from torch.utils._pytree import tree_leaves
 
 from course_lib.capture.rules import GO_ON
-from course_lib.capture.shapes import IN_PLACE, OPERATORS
 from course_lib.capture.sources import Unsupported
+from course_lib.capture.symbolic_numbers import IN_PLACE, OPERATORS
 from course_lib.capture.values import tensors_in
 
 if TYPE_CHECKING:

@@ -22,10 +22,10 @@ import torch
 
 from course_lib.capture.calls.builtins import SAFE_TYPES
 from course_lib.capture.classes import is_a, is_users, makes_bare, member_of, own_dict
-from course_lib.capture.shapes import is_of_data
 from course_lib.capture.sources import Unsupported
 from course_lib.capture.stand_ins.kinds import MAPPINGS, SCALARS, SEQUENCES
 from course_lib.capture.stand_ins.slots import in_slots, is_full
+from course_lib.capture.symbolic_numbers import is_of_data
 from course_lib.capture.values import CONSTANT_TYPES
 from course_lib.written import as_tuple
 

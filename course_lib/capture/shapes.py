@@ -17,73 +17,42 @@ from typing import Any, NamedTuple
 import sympy
 import torch
 from torch._subclasses.fake_tensor import FakeTensorMode
-from torch.fx.experimental.symbolic_shapes import (
-    ConstraintViolationError,
-    DimDynamic,
-    ShapeEnv,
-    StatelessSymbolicContext,
-)
+from torch.fx.experimental.symbolic_shapes import DimDynamic, ShapeEnv, StatelessSymbolicContext
 from torch.utils._sympy.numbers import int_oo
 from torch.utils._sympy.printers import PythonPrinter
 from torch.utils._sympy.symbol import SymT, symbol_is_type
 from torch.utils._sympy.value_ranges import ValueRanges
 
-from course_lib.capture.classes import is_a
 from course_lib.capture.guard_tests import Holds, Test, verbatim
+from course_lib.capture.promises import (
+    Range,
+    broken_promise,
+    keep_in_range,
+    marks,
+    narrowed_promise,
+    ranges_of,
+)
 from course_lib.capture.relations import holds_anyway, text_of_relation, without_limits
 from course_lib.capture.sources import Location, Source, Unsupported
+from course_lib.capture.symbolic_numbers import (
+    COMPARISONS,
+    GIVE_A_FLOAT,
+    SIGN_OF,
+    SYMBOLIC,
+    WHOLE,
+    concrete,
+    finite_value,
+    is_arithmetic,
+    is_of_data,
+    is_symbol_of_data,
+)
 from course_lib.written import quiet
 
-OPERATORS = {
-    "+": operator.add, "-": operator.sub, "*": operator.mul, "/": operator.truediv, "//": operator.floordiv,
-    "%": operator.mod, "**": operator.pow, "@": operator.matmul, "&": operator.and_, "|": operator.or_, "^": operator.xor,
-    "<<": operator.lshift, ">>": operator.rshift,
-}  # fmt: skip
-"""Sign of a binary operator → its function."""
-
-
-def in_place(function: Any) -> Any:
-    """`operator.add` → `operator.iadd`"""
-    name = function.__name__.strip("_")
-    return getattr(operator, f"i{name}")
-
-
-IN_PLACE = {f"{sign}=": in_place(function) for sign, function in OPERATORS.items()}
-COMPARISONS = {
-    "<": operator.lt,
-    "<=": operator.le,
-    "==": operator.eq,
-    "!=": operator.ne,
-    ">": operator.gt,
-    ">=": operator.ge,
-}
-SIGN_OF: dict[Any, str] = {function: sign for sign, function in OPERATORS.items()}
-SIGN_OF |= {in_place(function): sign for sign, function in OPERATORS.items()}
-SIGN_OF |= {operator.neg: "-", operator.pos: "+"}
-SYMBOLIC: dict[Any, Any] = {torch.SymInt: int, torch.SymFloat: float, torch.SymBool: bool}
-"""Type of a symbolic number → Python's type of its value."""
-COMPUTED = {
-    *SIGN_OF,
-    *COMPARISONS.values(),
-    abs,
-    max,
-    min,
-    int,
-    float,
-    round,
-    *filter(callable, vars(math).values()),
-}
-"""Functions of numbers whose result may be a symbol."""
-NUMBERS = (int, float, *SYMBOLIC)
 SIZE = torch.ops.aten.sym_size.int
 """The function of a symbol that is the size of a tensor (`Origin`)."""
-WHOLE = {operator.add, operator.sub, operator.mul, operator.floordiv, operator.mod, operator.neg}
-WHOLE |= {operator.iadd, operator.isub, operator.imul, operator.ifloordiv, operator.pos}
-"""Functions that give an int for ints, and that sympy computes as Python does."""
-GIVE_A_FLOAT = {operator.truediv, operator.itruediv, math.sqrt, math.exp, math.log}
-"""Functions that give a float for whatever numbers."""
 LONGEST_FORMULA = 300
-"""Characters of a formula of floats. A longer one is computed now, from numbers that are guarded by value."""
+"""Characters of a formula of floats. A longer one is computed now, from numbers that are guarded by
+value."""
 
 
 @dataclass
@@ -192,7 +161,7 @@ class Shapes:
         return fake
 
     def _note_sizes(
-        self, fake: torch.Tensor, source: Source, promised: set[int], ranges: "dict[int, Range]"
+        self, fake: torch.Tensor, source: Source, promised: set[int], ranges: dict[int, Range]
     ) -> None:
         """Note where the symbols come from that are sizes of `fake`.
 
@@ -213,7 +182,7 @@ class Shapes:
                 # The sizes do not say what this stride is. To ask for the number makes it a constant.
                 int(stride)
 
-    def _note_range(self, size: torch.SymInt, limits: "Range") -> None:
+    def _note_range(self, size: torch.SymInt, limits: Range) -> None:
         """From now on torch's `ShapeEnv` knows the range: it is a guard, and whatever follows from it needs none."""
         before = len(self.env.guards)
         if limits.min is not None:
@@ -446,120 +415,3 @@ class Shapes:
             if self._is_known(expr):
                 tests.append(Holds(f"{{}}.stride({dim}) == {verbatim(self.text(expr))}"))
         return tests
-
-
-def is_arithmetic(function: Any, args: Sequence[Any]) -> bool:
-    """Does the function compute a number of numbers, one of them symbolic?"""
-    if {*map(type, args)}.isdisjoint(SYMBOLIC) or function not in COMPUTED:
-        return False
-    return all(is_a(arg, NUMBERS) for arg in args)
-
-
-def is_symbol_of_data(symbol: sympy.Basic) -> bool:
-    """Is it a symbol of which only the data says the value?"""
-    return bool(symbol_is_type(symbol, (SymT.UNBACKED_INT, SymT.UNBACKED_FLOAT)))
-
-
-def is_of_data(value: Any) -> bool:
-    """Is it a symbolic number that depends on data?"""
-    return type(value) in SYMBOLIC and any(map(is_symbol_of_data, value.node.expr.free_symbols))
-
-
-def statically_known(condition: torch.SymBool) -> bool | None:
-    """The truth of a condition where it follows from what is known; else None."""
-    env: Any = condition.node.shape_env
-    answer = env._maybe_evaluate_static(condition.node.expr)
-    return None if answer is None else bool(answer)
-
-
-def finite_value(function: Any, hints: Sequence[Any]) -> Any:
-    """`function(*hints)`, or None: it raises, it is not finite, or it is no number that a symbol can be."""
-    try:
-        value = function(*hints)
-        fits = type(value) is float or abs(value) < 2**63
-        # rounded to so many digits: sympy has no such thing
-        if (function, len(hints)) == (round, 2) and type(value) is not float:
-            fits = False
-        return value if fits and all(map(math.isfinite, (*hints, value))) else None
-    except (ArithmeticError, ValueError, TypeError):
-        return None
-
-
-class Marks(NamedTuple):
-    """Dimensions that `mark_dynamic`, `maybe_mark_dynamic` and `mark_static` named (ours or torch's)."""
-
-    promised: set[int]
-    wished: set[int]
-    static: set[int]
-
-
-def marks(tensor: torch.Tensor) -> Marks:
-    """The marks that a tensor carries."""
-
-    def dimensions(*names: str) -> set[int]:
-        return {d for name in names for d in getattr(tensor, name, ())}
-
-    promised = dimensions("_course_dynamic", "_dynamo_dynamic_indices")
-    # torch's own mark for sizes that are unknown: here the next best
-    unbacked = "_dynamo_unbacked_indices"
-    wished = dimensions("_course_maybe_dynamic", "_dynamo_weak_dynamic_indices", unbacked)
-    static = dimensions("_course_static", "_dynamo_static_indices")
-    return Marks(promised, wished, static)
-
-
-class Range(NamedTuple):
-    """The smallest and the largest size that `mark_dynamic` promised; None: no such limit."""
-
-    min: int | None
-    max: int | None
-
-
-def ranges_of(tensor: torch.Tensor) -> dict[int, Range]:
-    """The ranges that `mark_dynamic(..., min=, max=)` gave, ours or torch's, by dimension."""
-    ranges = {
-        each.dim: Range(each.min, each.max) for each in getattr(tensor, "_dynamo_dynamic_range", ())
-    }
-    ranges |= {d: Range(*limits) for d, limits in getattr(tensor, "_course_range", {}).items()}
-    return {dim: limits for dim, limits in ranges.items() if limits != (None, None)}
-
-
-def keep_in_range(size: str, value: int, limits: Range) -> None:
-    """Raise ConstraintViolationError for a size that was promised not to come."""
-    too_small = limits.min is not None and value < limits.min
-    too_large = limits.max is not None and value > limits.max
-    if too_small or too_large:
-        low = limits.min if limits.min is not None else 0
-        high = "" if limits.max is None else f" to {limits.max}"
-        raise ConstraintViolationError(
-            f"{size} was marked as dynamic from {low}{high}, but is {value}: "
-            "give mark_dynamic the range that comes"
-        )
-
-
-def broken_promise(size: str, value: int, at: Location | None) -> ConstraintViolationError:
-    """The error of a program that makes a constant of a size that was marked as dynamic."""
-    line = f"{at} ({at.text.strip()})" if at else "a line"
-    return ConstraintViolationError(
-        f"{size} was marked as dynamic, but {line} is right for {value} only: "
-        "write that line for any size, or use maybe_mark_dynamic, which does not insist"
-    )
-
-
-def narrowed_promise(size: str, question: str, at: Location) -> ConstraintViolationError:
-    """The error of a program that is right for a part of a promised range only."""
-    return ConstraintViolationError(
-        f"{size} was marked as dynamic in a range, but {at} ({at.text.strip()}) is right only where {question}: "
-        "give mark_dynamic a smaller range, or leave it out"
-    )
-
-
-def concrete(value: Any) -> Any:
-    """With numbers in place of symbolic sizes, also within a tuple or list.
-
-    For what must be a number in Python itself: the key of a dict, a part of a text, the argument of a builtin in C. To ask for the
-    number makes a guard, so the compiled code is used for this number only."""
-    if type(value) in SYMBOLIC:
-        return SYMBOLIC[type(value)](value)
-    if type(value) in (tuple, list, torch.Size) and any(type(item) in SYMBOLIC for item in value):
-        return type(value)(map(concrete, value))
-    return value

@@ -31,9 +31,9 @@ from course_lib.capture.classes import (
 )
 from course_lib.capture.known import Known
 from course_lib.capture.rules import GO_ON
-from course_lib.capture.shapes import SYMBOLIC, concrete
 from course_lib.capture.sources import REGISTRIES, Imported, Unsupported, attribute_of
 from course_lib.capture.stand_ins.slots import is_slot
+from course_lib.capture.symbolic_numbers import SYMBOLIC, concrete
 from course_lib.capture.values import CONSTANT_TYPES
 
 if TYPE_CHECKING:

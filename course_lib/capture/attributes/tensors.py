@@ -17,9 +17,9 @@ import torch
 from course_lib.capture.classes import MISSING, is_a
 from course_lib.capture.guard_tests import LacksAttribute
 from course_lib.capture.known import Known
-from course_lib.capture.shapes import SYMBOLIC
 from course_lib.capture.sources import HELPERS, Unsupported
 from course_lib.capture.stand_ins.iterators import Remaining
+from course_lib.capture.symbolic_numbers import SYMBOLIC
 from course_lib.written import quiet
 
 if TYPE_CHECKING:

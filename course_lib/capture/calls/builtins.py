@@ -24,9 +24,9 @@ import torch
 from course_lib.capture.calls.callbacks import with_callbacks
 from course_lib.capture.calls.operations import FACTS
 from course_lib.capture.classes import is_a
-from course_lib.capture.shapes import concrete
 from course_lib.capture.sources import Unsupported
 from course_lib.capture.stand_ins.kinds import BY_IDENTITY
+from course_lib.capture.symbolic_numbers import concrete
 from course_lib.capture.values import has_tensor, name_of
 from course_lib.frames import newer
 

@@ -29,8 +29,8 @@ from course_lib.capture.calls.classes import build_class, register_class
 from course_lib.capture.calls.tables import FUNCTIONS, TYPES, refused
 from course_lib.capture.classes import MISSING, is_a, is_users
 from course_lib.capture.guard_tests import Is
-from course_lib.capture.shapes import SYMBOLIC
 from course_lib.capture.sources import Imported, Source, Unsupported
+from course_lib.capture.symbolic_numbers import SYMBOLIC
 from course_lib.capture.values import CONSTANT_TYPES
 
 if TYPE_CHECKING:

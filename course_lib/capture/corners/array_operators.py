@@ -21,7 +21,7 @@ from course_lib.capture.corners.arrays import Array, LikeNumPy, Number, refuse
 from course_lib.capture.corners.numpy_constants import given, is_constant, value_of
 from course_lib.capture.corners.numpy_rules import NUMPY_DTYPES, UFUNCS
 from course_lib.capture.corners.numpy_ufuncs import compute, dtype_of, kinds_of, operand
-from course_lib.capture.shapes import SYMBOLIC
+from course_lib.capture.symbolic_numbers import SYMBOLIC
 
 BINARY_UFUNCS = {
     "add": "add",

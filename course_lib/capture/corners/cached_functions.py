@@ -31,9 +31,9 @@ from course_lib.capture.corners.own_operations import WHAT_TO_DO
 from course_lib.capture.corners.reading import Outside, Role, read
 from course_lib.capture.effects import changes, has_changed
 from course_lib.capture.guard_tests import has_literal
-from course_lib.capture.shapes import concrete
 from course_lib.capture.sources import Source, Unsupported, attribute_of
 from course_lib.capture.stand_ins.slots import is_full
+from course_lib.capture.symbolic_numbers import concrete
 from course_lib.capture.values import CONSTANT_TYPES, name_of
 
 if TYPE_CHECKING:

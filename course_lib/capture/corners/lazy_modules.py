@@ -22,8 +22,8 @@ from course_lib import frames
 from course_lib.capture.calls.dispatch import CallRule, register
 from course_lib.capture.classes import is_a, is_users
 from course_lib.capture.effects import has_changed
-from course_lib.capture.shapes import concrete
 from course_lib.capture.sources import Unsupported
+from course_lib.capture.symbolic_numbers import concrete
 from course_lib.failing import draws_numbers
 
 if TYPE_CHECKING:

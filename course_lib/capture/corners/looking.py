@@ -27,9 +27,9 @@ from course_lib.capture.corners.names_one_by_one import NamesOneByOne
 from course_lib.capture.guard_tests import Is, KeysAre, LacksAttribute
 from course_lib.capture.known import Known
 from course_lib.capture.rules import GO_ON
-from course_lib.capture.shapes import concrete
 from course_lib.capture.sources import Imported, Source, Unsupported, lists_variables
 from course_lib.capture.stand_ins.slots import is_full
+from course_lib.capture.symbolic_numbers import concrete
 from course_lib.capture.values import CONSTANT_TYPES
 from course_lib.frames.newer import LOCALS_ARE_ONE_DICT
 

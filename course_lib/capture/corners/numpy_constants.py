@@ -12,7 +12,7 @@ import numpy as np
 import torch
 
 from course_lib.capture.corners.arrays import Array, Number, refuse
-from course_lib.capture.shapes import SYMBOLIC, concrete
+from course_lib.capture.symbolic_numbers import SYMBOLIC, concrete
 from course_lib.capture.values import CONSTANT_TYPES
 
 

@@ -18,7 +18,7 @@ import torch
 from course_lib.capture.corners.arrays import Array, Number, number_or_array, refuse, tensor_of
 from course_lib.capture.corners.numpy_constants import is_constant, run_now, value_of
 from course_lib.capture.corners.numpy_rules import TORCH_DTYPES, UFUNCS, Elementwise
-from course_lib.capture.shapes import SYMBOLIC
+from course_lib.capture.symbolic_numbers import SYMBOLIC
 
 
 def compute(ufunc: Any, operands: list[Any]) -> Any:

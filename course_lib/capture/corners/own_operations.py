@@ -34,8 +34,8 @@ from course_lib.capture.corners.followed_functions import follow
 from course_lib.capture.corners.reading import Name, Outside, Role, read
 from course_lib.capture.effects import has_changed
 from course_lib.capture.graph import is_constant_argument
-from course_lib.capture.shapes import SYMBOLIC, concrete
 from course_lib.capture.sources import Unsupported
+from course_lib.capture.symbolic_numbers import SYMBOLIC, concrete
 from course_lib.capture.values import CONSTANT_TYPES
 
 if TYPE_CHECKING:

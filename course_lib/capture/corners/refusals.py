@@ -22,9 +22,9 @@ import torch
 from torch.utils._pytree import tree_leaves, tree_map
 
 from course_lib.capture import global_state
-from course_lib.capture.graph import symbols_of_data
-from course_lib.capture.shapes import is_of_data
+from course_lib.capture.of_data import symbols_of_data
 from course_lib.capture.sources import Unsupported
+from course_lib.capture.symbolic_numbers import is_of_data
 from course_lib.capture.world import World, listeners
 from course_lib.failing import CHECKED, is_torchs, name_of
 from course_lib.written import quiet

@@ -19,9 +19,10 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
+from course_lib.capture.of_data import add_number_of_data
 from course_lib.capture.operations import INSTEAD, Operation, takes_data_into_python
 from course_lib.capture.rules import GO_ON
-from course_lib.capture.shapes import is_of_data
+from course_lib.capture.symbolic_numbers import is_of_data
 
 if TYPE_CHECKING:
     from course_lib.capture.graph import GraphBuilder
@@ -41,11 +42,11 @@ def number_of_data(builder: GraphBuilder, operation: Operation) -> Any:
     is_whole = not tensor.is_floating_point()
     as_it_is = name == "item" or (name == "tolist" and tensor.ndim == 0)
     if as_it_is or (name in ("__int__", "__index__") and is_whole):
-        return builder.add_number_of_data(tensor)
+        return add_number_of_data(builder, tensor)
     if name == "__float__" and not is_whole:
-        return builder.add_number_of_data(tensor)
+        return add_number_of_data(builder, tensor)
     if name == "tolist" and tensor.ndim == 1 and is_short(tensor):
-        return [builder.add_number_of_data(each) for each in builder.call("unbind", [tensor])]
+        return [add_number_of_data(builder, each) for each in builder.call("unbind", [tensor])]
     return GO_ON
 
 

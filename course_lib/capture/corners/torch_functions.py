@@ -25,8 +25,8 @@ from course_lib.capture.calls.dispatch import CallRule, is_torch_operation, regi
 from course_lib.capture.calls.tables import FUNCTIONS, TYPES, recorded
 from course_lib.capture.graph import STATE
 from course_lib.capture.rules import GO_ON
-from course_lib.capture.shapes import NUMBERS, is_of_data
 from course_lib.capture.sources import Unsupported
+from course_lib.capture.symbolic_numbers import NUMBERS, is_of_data
 from course_lib.capture.values import tensors_in
 
 if TYPE_CHECKING:

@@ -16,7 +16,7 @@ from typing import Any
 from course_lib.capture import attributes
 from course_lib.capture.classes import is_a, is_users, member_of
 from course_lib.capture.machine import NOTHING, Machine
-from course_lib.capture.shapes import concrete
+from course_lib.capture.symbolic_numbers import concrete
 from course_lib.capture.values import name_of
 from course_lib.capture.world import NULL
 from course_lib.frames import Instruction, newer

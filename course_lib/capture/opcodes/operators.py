@@ -16,8 +16,8 @@ from course_lib import frames
 from course_lib.capture.classes import is_a
 from course_lib.capture.guard_tests import AnotherObject
 from course_lib.capture.machine import Machine
-from course_lib.capture.shapes import COMPARISONS, IN_PLACE, OPERATORS, concrete
 from course_lib.capture.sources import Unsupported
+from course_lib.capture.symbolic_numbers import COMPARISONS, IN_PLACE, OPERATORS, concrete
 from course_lib.frames import Instruction, newer
 
 BINARY_OPERATORS = OPERATORS | IN_PLACE

@@ -1,0 +1,115 @@
+"""Numbers and sizes that only the data says: which operations give them, and where they are found.
+
+In:  an operation that has run on fakes, and its result: `x.nonzero()` has a size of which nobody
+     knows the value before the program runs.
+Out: a node that is marked (`meta["of_data"]`), and for each new symbol its `Origin`: the size of
+     that result, or the number itself. Later operations refer to it as to any other symbol.
+
+Which programs may keep such symbols: `corners/sizes_of_data.py`. What was relied on about them:
+`facts.py`.
+In PyTorch: `torch/fx/experimental/symbolic_shapes.py` (`compute_unbacked_bindings`).
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import fx
+from torch.utils._pytree import tree_leaves
+
+from course_lib.capture.operations import Operation
+from course_lib.capture.shapes import SIZE, Origin, Shapes, Texts
+from course_lib.capture.sources import Unsupported
+from course_lib.capture.symbolic_numbers import is_of_data, is_symbol_of_data
+from course_lib.capture.values import name_of, tensors_in
+
+if TYPE_CHECKING:
+    from course_lib.capture.graph import GraphBuilder
+
+
+def mark_sizes_of_data(
+    builder: GraphBuilder, operation: Operation, result: Any, node: fx.Node
+) -> None:
+    """Mark the node, and note where the symbols of its result are found: in the result's shape."""
+    node.meta["of_data"] = True
+    builder.has_sizes_of_data = True
+
+    found = builder.shapes.found
+    for tensor in tensors_in(result):
+        for dim, size in enumerate(tensor.shape):
+            is_new = is_of_data(size) and size.node.expr not in found
+            if is_new and size.node.expr.is_Symbol and builder.has_node(tensor):
+                shown = f"{operation.name}(...).shape[{dim}]"
+                texts = Texts(str(size), shown)
+                found[size.node.expr] = Origin(size, texts, SIZE, (tensor, dim))
+
+
+def names_sizes_again(builder: GraphBuilder, operation: Operation, result: Any) -> bool:
+    """Has the result a size of the data that an earlier operation has named? (A fake tensor
+    keeps the size of its `nonzero()`, so the second one makes no new symbol.)"""
+    # Most programs have no such size. Their tensors are not asked.
+    if not builder.has_sizes_of_data:
+        return False
+
+    # To look at a shape would otherwise be recorded as an operation of the program
+    with torch._C.DisableTorchFunction():
+        of_arguments = symbols_of_data((operation.args, operation.kwargs))
+        return not symbols_of_data(result) <= of_arguments
+
+
+def symbols_of_data(values: Any) -> set[Any]:
+    """The symbols that only the data says, in the shapes of tensors and among numbers."""
+    found: set[Any] = set()
+    for leaf in tree_leaves(values):
+        for size in numbers_of(leaf):
+            if is_of_data(size):
+                found |= set(filter(is_symbol_of_data, size.node.expr.free_symbols))
+    return found
+
+
+def numbers_of(value: Any) -> tuple[Any, ...]:
+    """The sizes of a tensor, the limits of a slice, or the value itself."""
+    if isinstance(value, torch.Tensor):
+        return tuple(value.shape)
+    if type(value) is slice:
+        return (value.start, value.stop, value.step)
+    return (value,)
+
+
+def add_number_of_data(builder: GraphBuilder, tensor: torch.Tensor) -> Any:
+    """`tensor.item()` as a node: a symbol of which only the data says the value."""
+    number = builder.run_fake(torch.Tensor.item, [tensor], {})
+    # A fake tensor remembers the symbol of its first `item()`. That call's node is there already.
+    if not is_of_data(number) or number.node.expr in builder.formulas:
+        return number
+
+    of_tensor = builder.node_of(tensor)
+    node = builder.graph.call_method("item", (of_tensor,))
+    node.meta.update(val=number, location=builder.location, module=builder.module, of_data=True)
+    builder.formulas[number.node.expr] = node
+
+    texts = Texts(str(number), f"{of_tensor.name}.item()")
+    builder.shapes.found[number.node.expr] = Origin(number, texts)
+    return number
+
+
+# ---- the breaks ----------------------------------------------------------------------------------
+
+
+def needs_data(function: Any, error: Any) -> Unsupported:
+    """The break at an operation whose result depends on the data in a tensor: `x.nonzero()`."""
+    return Unsupported(
+        f"the result of {name_of(function)} depends on the data in the tensor ({error.func}), which is not known yet",
+        "compute it outside the compiled function, or express it with torch.where",
+    )
+
+
+def asks_data(shapes: Shapes, error: Any) -> Unsupported:
+    """The break at a question about a size, or a number, that only the data can answer."""
+    question = shapes.text(error.cond, shown=True)
+    verb = "asks whether" if error.cond.is_Relational else "needs in Python the value of"
+    return Unsupported(
+        f"{verb} {question}, which only the data says",
+        "state what always holds by torch._check, or choose by torch.where or torch.cond",
+    )
