@@ -19,7 +19,7 @@ refuses to differentiate twice.
 
 import contextlib
 import weakref
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Hashable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import torch
@@ -34,6 +34,9 @@ from course_lib.autograd.result_hooks import Watched
 from course_lib.autograd.signature import Signature
 from course_lib.capture import global_state
 from course_lib.written import quiet
+
+QUESTIONS = 64
+"""Answers of rehearsals that a graph keeps."""
 
 
 class Note(NamedTuple):
@@ -101,6 +104,9 @@ class Again:
         self.held = [n for n in range(len(self.placeholders)) if self.is_held(n)]
         kept_inputs = {*self.saved, *self.updated, *self.held}
         self.noted = sorted(self.needed - kept_inputs)
+        # What was asked of `refuse_as_eager` and is no error in eager: a rehearsal takes
+        # milliseconds
+        self.not_refused: set[Hashable] = set()
 
     def places_of_values(self) -> dict[int, int]:
         """By the number of a value: the output of the captured graph that is this value, else one
@@ -291,6 +297,44 @@ class Again:
         used_values: the values whose gradients come in. written: inputs that were written to,
         beside those that are noted.
         """
+        question = self.question(noted, used_values, wanted, written)
+        if question in self.not_refused:
+            return
+        self.rehearse(noted, used_values, wanted, written)
+
+        # A program that writes into a tensor step by step asks the same in every step.
+        if len(self.not_refused) >= QUESTIONS:
+            self.not_refused.clear()
+        self.not_refused.add(question)
+
+    def question(
+        self,
+        noted: Noted,
+        used_values: Collection[int],
+        wanted: Collection[int],
+        written: Collection[int],
+    ) -> Hashable:
+        """All that a rehearsal's answer depends on: which tensors were written to (how often
+        decides only the words of the error), which gradients come in and are wanted, and the
+        numbers among the inputs."""
+        changed_inputs = tuple(note.place for note in noted.inputs if note.writes() > 0)
+        changed_values = tuple(note.place for note in noted.values if note.writes() > 0)
+        numbers = [n for n in noted.held.values() if not isinstance(n, torch.Tensor)]
+        # by their text: 1, 1.0 and True are one key of a set, and nan is not its own
+        return (
+            *(changed_inputs, changed_values, tuple(written)),
+            *(frozenset(used_values), tuple(wanted), tuple(noted.sizes), repr(numbers)),
+        )
+
+    def rehearse(
+        self,
+        noted: Noted,
+        used_values: Collection[int],
+        wanted: Collection[int],
+        written: Collection[int],
+    ) -> None:
+        """Run the graph on fake tensors, write to them as the program has written, and go back.
+        Arguments and errors as for `refuse_as_eager`."""
         with FakeTensorMode(), torch.enable_grad(), under(self.autocast), quiet():
             leaves = [self.stand_in(n, noted) for n in range(len(self.placeholders))]
             inputs = self.entered(leaves)

@@ -7,6 +7,7 @@ import torch
 import torch.nn.functional as F
 
 import course_lib as cl
+from course_lib.autograd.again import Again
 
 KEEPS_ITS_INPUT = {
     "sin": torch.sin,
@@ -70,3 +71,77 @@ def test_a_result_that_was_written_to_matters_only_for_its_own_gradient():
     second.add_(1)
     first.sum().backward()
     torch.testing.assert_close(x.grad, torch.full((2,), 2.0))
+
+
+def writes_nothing(results):
+    pass
+
+
+def writes_to_a_sum(results):
+    results[1].add_(1)
+
+
+def writes_to_a_sum_twice(results):
+    results[1].add_(1)
+    results[1].add_(1)
+
+
+def writes_to_an_exp(results):
+    results[0].add_(1)
+
+
+WRITES = [writes_to_a_sum, writes_to_an_exp, writes_to_a_sum, writes_nothing, writes_to_an_exp]
+
+
+def after(write, function, used):
+    """The gradient, or eager's error, after `write` has written to some results."""
+    x = torch.tensor([0.5, 0.7], requires_grad=True)
+    results = function(x)
+    with torch.no_grad():
+        write(results)
+    try:
+        sum(results[n].sum() for n in used).backward()
+    except RuntimeError as error:
+        return str(error).split(";")[0]
+    return x.grad
+
+
+@pytest.mark.parametrize("used", [(0, 1), (1,), (0,)], ids=str)
+@pytest.mark.parametrize("order", [WRITES, WRITES[::-1]], ids=["forward", "back"])
+def test_what_was_written_to_is_asked_anew_where_it_differs(order, used):
+    def program(x):
+        return x.exp(), x + 1
+
+    compiled = cl.compile(program, backend="aot_eager")
+    for write in order:
+        expected = after(write, program, used)
+        found = after(write, compiled, used)
+        assert type(found) is type(expected), write
+        if isinstance(expected, torch.Tensor):
+            torch.testing.assert_close(found, expected)
+
+
+def test_the_same_question_is_rehearsed_once(monkeypatch):
+    """A loop that writes its steps into one tensor asks the same in every step."""
+    rehearsed = []
+    rehearse = Again.rehearse
+
+    def noting(self, *args):
+        rehearsed.append(args)
+        rehearse(self, *args)
+
+    monkeypatch.setattr(Again, "rehearse", noting)
+    compiled = cl.compile(lambda x: (x.exp(), x + 1), backend="aot_eager")
+
+    for _ in range(5):
+        after(writes_to_a_sum, compiled, (0, 1))
+    assert len(rehearsed) == 1
+
+    # how often it was written to decides nothing
+    after(writes_to_a_sum_twice, compiled, (0, 1))
+    assert len(rehearsed) == 1
+
+    # an error is told each time, in autograd's words for this call
+    for _ in range(2):
+        assert "modified by an inplace" in after(writes_to_an_exp, compiled, (0, 1))
+    assert len(rehearsed) == 3
