@@ -15,7 +15,7 @@ from collections.abc import Callable
 from typing import Any, TypeVar
 
 import torch
-from torch._C import _get_tracing_state as jit_trace
+from torch._C import _is_tracing as jit_is_tracing
 from torch.autograd import forward_ad
 from torch.compiler import is_dynamo_compiling  # true to torch.compile alone
 from torch.fx import _symbolic_trace as fx_tracer
@@ -87,7 +87,7 @@ def others_trace() -> bool:
     return (
         is_dynamo_compiling()
         or forward_ad._current_level >= 0
-        or jit_trace() is not None
+        or jit_is_tracing()
         or fx_is_tracing()
     )
 

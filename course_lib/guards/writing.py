@@ -45,6 +45,13 @@ def shortcut(function: Shortcut) -> Shortcut:
     return function
 
 
+# A switch whose function is Python's, and does no more than call one of C. The hook makes a call of
+# Python code dear, and a check asks at every call of the program.
+THE_SAME_IN_C = {
+    torch.are_deterministic_algorithms_enabled: torch._C._get_deterministic_algorithms,
+}
+
+
 class Names:
     """What the generated functions call by name: helpers, functions of C, torch's switches, and
     objects on the right of tests."""
@@ -81,6 +88,7 @@ class Names:
         _, *path = test.path.split(".")
         name = path[-1]
         function = functools.reduce(getattr, path, torch)
+        function = THE_SAME_IN_C.get(function, function)
 
         # a parameter, a helper or another switch may have the name already
         is_parameter = name in self.parameters
