@@ -23,7 +23,7 @@ sizes_limit = 64
 inline_depth_limit = 64
 # Keep in the graph what only the data says: `.item()`; and `x[mask]`, `nonzero`, `unique`.
 # None: only under `fullgraph=True`, where the graph may not end. (`torch._dynamo.config`)
-capture_scalar_outputs = False
+capture_scalar_outputs: bool | None = None
 capture_dynamic_output_shape_ops: bool | None = None
 # Measure once which library multiplies fastest; else torch's own
 measure_products = os.environ.get("COURSE_MEASURE") != "0"

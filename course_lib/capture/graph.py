@@ -36,6 +36,7 @@ from course_lib.capture.operations import CHECKS, INSTEAD, OF_NUMBERS, Operation
 from course_lib.capture.rules import GO_ON
 from course_lib.capture.shapes import Shapes
 from course_lib.capture.sources import Location, Unsupported
+from course_lib.capture.symbolic_numbers import is_of_data
 from course_lib.capture.values import CONSTANT_TYPES, has_tensor, name_of, storages
 from course_lib.graph_text import OUT_OF_PLACE, with_functions_bound
 from course_lib.written import traceable
@@ -70,6 +71,20 @@ class Arithmetic(PythonReferenceAnalysis):
     @staticmethod
     def to_dtype(x: Any, dtype: Any) -> Any:
         return x.tracer.create_proxy("call_function", torch.sym_float, (x,), {})
+
+    @staticmethod
+    def maximum(a: Any, b: Any) -> Any:
+        return largest(torch.sym_max, a, b)
+
+    @staticmethod
+    def minimum(a: Any, b: Any) -> Any:
+        return largest(torch.sym_min, a, b)
+
+
+def largest(function: Any, a: Any, b: Any) -> fx.Proxy:
+    """A node for `max(a, b)` or `min(a, b)`; one of both is a number, perhaps."""
+    proxy = a if isinstance(a, fx.Proxy) else b
+    return proxy.tracer.create_proxy("call_function", function, (a, b), {})
 
 
 class GraphBuilder:
@@ -375,10 +390,10 @@ class GraphBuilder:
     def _leaf(self, value: Any) -> Any:
         if isinstance(value, torch.Tensor) or self.has_node(value):
             return self.node_of(value)
-        if isinstance(value, (torch.SymInt, torch.SymFloat)):
+        if isinstance(value, (torch.SymInt, torch.SymFloat)) or is_of_data(value):
             return self.size_node(value)
         if isinstance(value, torch.SymBool):
-            # A graph has no place for it. Like an `if`, this asks for its value and leaves a guard.
+            # Like an `if`, this asks for its value and leaves a guard.
             return bool(value)
         if is_constant_argument(value):
             # `x.to(float)` is `x.to(torch.float64)`.

@@ -77,8 +77,12 @@ def numbers_of(value: Any) -> tuple[Any, ...]:
     return (value,)
 
 
-def add_number_of_data(builder: GraphBuilder, tensor: torch.Tensor) -> Any:
-    """`tensor.item()` as a node: a symbol of which only the data says the value."""
+def add_number_of_data(
+    builder: GraphBuilder, tensor: torch.Tensor, of: torch.Tensor | None = None
+) -> Any:
+    """`tensor.item()` as a node: a symbol of which only the data says the value.
+
+    of: the program's own tensor, if `tensor` was made of it (of truths, say)."""
     number = builder.run_fake(torch.Tensor.item, [tensor], {})
     # A fake tensor remembers the symbol of its first `item()`. That call's node is there already.
     if not is_of_data(number) or number.node.expr in builder.formulas:
@@ -89,7 +93,8 @@ def add_number_of_data(builder: GraphBuilder, tensor: torch.Tensor) -> Any:
     node.meta.update(val=number, location=builder.location, module=builder.module, of_data=True)
     builder.formulas[number.node.expr] = node
 
-    texts = Texts(str(number), f"{of_tensor.name}.item()")
+    shown = of_tensor if of is None else builder.node_of(of)
+    texts = Texts(str(number), f"{shown.name}.item()")
     builder.shapes.found[number.node.expr] = Origin(number, texts)
     return number
 

@@ -23,6 +23,7 @@ from torch.utils._sympy.printers import PythonPrinter
 from torch.utils._sympy.symbol import SymT, symbol_is_type
 from torch.utils._sympy.value_ranges import ValueRanges
 
+from course_lib.capture import number_types
 from course_lib.capture.guard_tests import Holds, Test, verbatim
 from course_lib.capture.promises import (
     Range,
@@ -36,10 +37,8 @@ from course_lib.capture.relations import holds_anyway, text_of_relation, without
 from course_lib.capture.sources import Location, Source, Unsupported
 from course_lib.capture.symbolic_numbers import (
     COMPARISONS,
-    GIVE_A_FLOAT,
     SIGN_OF,
     SYMBOLIC,
-    WHOLE,
     concrete,
     finite_value,
     is_arithmetic,
@@ -285,21 +284,28 @@ class Shapes:
 
     def _computed_of_data(self, function: Any, args: Sequence[Any]) -> Any:
         """`function(*args)` of numbers that only the data says. None: torch shall compute it by
-        sympy. A float is a new symbol, which the graph computes as Python does.
+        sympy. What sympy would compute in another way, and each float, is a new symbol: the graph
+        computes it as Python does.
 
         Raises Unsupported for what has no form in the graph."""
-        if function is SYMBOLIC.get(type(args[0])):
-            return args[0]  # `int(n)` of an int
         is_whole = all(type(arg) in (int, torch.SymInt) for arg in args)
-        if function in COMPARISONS.values() or (is_whole and function in WHOLE):
+        if len(args) == 1 and function in number_types.unchanged(args[0]):
+            return args[0]  # `int(n)` of an int
+        if function in COMPARISONS.values() or (is_whole and function in number_types.WHOLE):
             return None
-        if function not in GIVE_A_FLOAT and function not in WHOLE:
+        if is_whole and function in number_types.LARGEST:
+            return number_types.largest_of_symbols(function, args)
+
+        kind = number_types.type_of_result(function, args)
+        if kind is None:
             raise Unsupported(
-                "computes with a number that only the data says, in a way that no graph has",
+                f"{getattr(function, '__name__', 'a function')} computes with a number that only the data says, "
+                "in a way that no graph has",
                 "compute it with tensors, or call it outside the compiled function",
             )
 
-        number = self.env.create_unbacked_symfloat()
+        env = self.env
+        number = env.create_unbacked_symint() if kind is int else env.create_unbacked_symfloat()
         text = f"({function.__name__} of data)"
         self.found[number.node.expr] = Origin(number, Texts(text, text), function, args)
         return number

@@ -77,11 +77,6 @@ COMPUTED = {
     *filter(callable, vars(math).values()),
 }
 """Functions of numbers whose result may be a symbol."""
-WHOLE = {operator.add, operator.sub, operator.mul, operator.floordiv, operator.mod, operator.neg}
-WHOLE |= {operator.iadd, operator.isub, operator.imul, operator.ifloordiv, operator.pos}
-"""Functions that give an int for ints, and that sympy computes as Python does."""
-GIVE_A_FLOAT = {operator.truediv, operator.itruediv, math.sqrt, math.exp, math.log}
-"""Functions that give a float for whatever numbers."""
 
 
 def is_arithmetic(function: Any, args: Sequence[Any]) -> bool:

@@ -129,7 +129,7 @@ class World(Functions):
         # (Where the graph may not end, what only the data says stays in it.)
         self.shapes = Shapes(
             history,
-            numbers_of_data=config.capture_scalar_outputs,
+            numbers_of_data=chosen(config.capture_scalar_outputs, fullgraph),
             sizes_of_data=chosen(config.capture_dynamic_output_shape_ops, fullgraph),
         )
         self.builder = GraphBuilder(self.shapes)

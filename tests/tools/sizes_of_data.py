@@ -10,6 +10,7 @@ runs operation by operation) and once under `cl.compile`, all of it. A program t
 from __future__ import annotations
 
 import argparse
+import math
 import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -293,6 +294,169 @@ def check_that_fails(x, n):
     return x + 1
 
 
+# ---- truths ---------------------------------------------------------------------------------------------------------
+
+TRUTHS = tuple((floats(6), torch.tensor(truth)) for truth in (True, False))
+
+
+@on(*TRUTHS)
+def truth_as_factor(x, truth):
+    return x * truth.item()
+
+
+@on(*TRUTHS)
+def truth_itself(x, truth):
+    return x + 1, truth.item()
+
+
+@on(*TRUTHS)
+def truth_counted(x, truth):
+    return x + (truth.item() + 1)
+
+
+@on(*TRUTHS)
+def truth_as_numbers(x, truth):
+    return x * int(truth) + float(truth), int(truth.item())
+
+
+@on(*TRUTHS)
+def truth_in_a_tensor(x, truth):
+    return torch.where(torch.tensor(truth.item()), x, -x)
+
+
+@on(*TRUTHS)
+def truth_that_check_states(x, truth):
+    torch._check(truth.item())
+    return x + 1
+
+
+@on(*TRUTHS)
+def branch_on_truth(x, truth):
+    return x + 1 if truth.item() else x - 1
+
+
+@on(*SIGNS)
+def all_and_any(x):
+    return (x > 0).all().item(), x * (x > 0).any().item()
+
+
+@on(*((torch.tensor([a, b]),) for a, b in ((True, False), (False, True))))
+def list_of_truths(x):
+    first, second = x.tolist()
+    return x.float() * first + second
+
+
+# ---- numbers that are computed --------------------------------------------------------------------------------------
+
+SCALES = tuple((floats(10), torch.tensor(value)) for value in (0.5, 2.25, -1.0))
+
+
+@on(*LENGTHS_IN)
+def largest_of_item(x, n):
+    return x.new_zeros(max(n.item(), 2)) + min(n.item(), 2, 5)
+
+
+@on(*LENGTHS_IN)
+def square_of_item(x, n):
+    return x * n.item() ** 2 + abs(n.item() - 4)
+
+
+@on(*LENGTHS_IN)
+def functions_of_item(x, n):
+    return x * math.sin(n.item() + 1), math.sqrt(n.item()), n.item() / 3
+
+
+@on(*SCALES)
+def whole_part(x, scale):
+    return x * int(scale.item()) + int(scale) + round(scale.item()) + math.floor(scale.item())
+
+
+@on(*SCALES)
+def powers_of_float(x, scale):
+    return x * scale.item() ** 2 + 2.0 ** scale.item() + abs(scale.item())
+
+
+@on(*SCALES)
+def largest_of_floats(x, scale):
+    return x * max(scale.item(), 1.0)
+
+
+@on(*SCALES)
+def largest_of_float_and_int(x, scale):
+    return max(scale.item(), 1)
+
+
+@on(*SCALES)
+def size_of_whole_part(x, scale):
+    return x.new_ones(int(abs(scale.item() * 4))).cumsum(0)
+
+
+@on(*SCALES)
+def checked_whole_part(x, scale):
+    part = int(scale.item())
+    torch._check(part < 2)
+    return x + part
+
+
+@on(*LENGTHS_IN)
+def item_in_a_tensor(x, n):
+    return x + torch.tensor(n.item()), torch.tensor([n.item(), 2]), torch.tensor([0.5, n.item()])
+
+
+# ---- numbers as places ----------------------------------------------------------------------------------------------
+
+COLUMNS = tuple((floats(4, 10, seed=2), ints(n)) for n in (3, 7, 0))
+
+
+@on(*COLUMNS)
+def column_at_item(x, n):
+    return x[:, n.item()] * 2, x[..., n.item()], x[None, 1:, n.item()], x[2, n.item()]
+
+
+@on(*COLUMNS)
+def column_from_behind(x, n):
+    return x[:, -n.item() - 1] * 2
+
+
+@on(*((to_train(4, 10, seed=2), ints(n)) for n in (3, 7, 0)))
+def column_trained(x, n):
+    return (x[:, n.item()] ** 2).sum()
+
+
+@on(*COLUMNS)
+def column_written(x, n):
+    y = x.clone()
+    y[:, n.item()] = 0
+    y[1, n.item()] += 2
+    return y * 2
+
+
+@on(*COLUMNS)
+def element_of_two_items(x, n):
+    return x[n.item() // 2, n.item()] + 1
+
+
+@on(*COLUMNS)
+def list_and_item(x, n):
+    return x[[0, 1], n.item()]
+
+
+@on(*SIGNS)
+def length_of_mask(x):
+    return x * len(x[x > 0]), len(x[x > 0])
+
+
+@on((ints(1, 2, 3, 4).reshape(2, 2),), (ints(5, 0, 1, 2).reshape(2, 2),))
+def list_of_lists(x):
+    (a, b), (c, d) = x.tolist()
+    return x * a + b - c * d
+
+
+@on(*SIGNS)
+def list_of_unknown_length(x):
+    return x[x > 0].tolist()
+
+
 # ---- repeat_interleave, unique, bincount ----------------------------------------------------------------------------
 
 
@@ -433,7 +597,6 @@ def by_torch(program: Program) -> Any:
 
 
 def by_us(program: Program) -> Any:
-    cl.config.capture_scalar_outputs = True  # torch's `fullgraph=True` turns it on
     return cl.compile(program, fullgraph=True)
 
 

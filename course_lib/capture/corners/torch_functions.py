@@ -18,20 +18,24 @@ import torch._refs
 import torch.utils.checkpoint
 from torch._higher_order_ops.invoke_subgraph import invoke_subgraph_placeholder
 from torch.distributions import distribution
+from torch.utils._pytree import tree_leaves
 
 from course_lib import frames
 from course_lib.capture import attributes
 from course_lib.capture.calls.dispatch import CallRule, is_torch_operation, register
 from course_lib.capture.calls.tables import FUNCTIONS, TYPES, recorded
+from course_lib.capture.classes import is_a
 from course_lib.capture.graph import STATE
 from course_lib.capture.rules import GO_ON
 from course_lib.capture.sources import Unsupported
-from course_lib.capture.symbolic_numbers import NUMBERS, is_of_data
+from course_lib.capture.symbolic_numbers import NUMBERS, SYMBOLIC, is_of_data
 from course_lib.capture.values import tensors_in
 
 if TYPE_CHECKING:
     from course_lib.capture.machine import Machine
 
+MOST_SYMBOLS = 64
+"""Numbers of a `torch.tensor([n, 2])` with a symbol among them."""
 MODULES_OF_LEVELS = "torch._C._functorch", "torch._functorch.predispatch"
 """Modules of what vmap and grad do to tensors, and of the levels at which they do it."""
 
@@ -50,7 +54,10 @@ def new_tensor(cls: Any, it: Machine, *data: Any, **options: Any) -> Any:
 
 def tensor_of(function: Any, it: Machine, data: Any, **options: Any) -> Any:
     """`torch.tensor(data)`; a list with scalar tensors in it is made as torch's own reference makes
-    it."""
+    it, and so are symbolic numbers."""
+    if has_symbols(data) and options.keys() <= {"dtype"}:
+        dtype = options.get("dtype") or torch._refs._infer_scalar_type(data)
+        return tensor_of_symbols(it, data, dtype)
     parts = tensors_in(data) if type(data) in (list, tuple) else []
     if not parts or any(part.ndim for part in parts) or options:
         return it.world.builder.call(function, [data], options)
@@ -60,6 +67,21 @@ def tensor_of(function: Any, it: Machine, data: Any, **options: Any) -> Any:
     make = torch._refs._internal_new_from_data
     dtype = torch.get_default_dtype()
     return frames.call(None, make, {}, dtype, "cpu", data, True, True, True)
+
+
+def has_symbols(data: Any) -> bool:
+    """Is it a symbolic number, or a short nest of numbers with one?"""
+    numbers = tree_leaves(data)
+    is_short = len(numbers) <= MOST_SYMBOLS and all(is_a(number, NUMBERS) for number in numbers)
+    return is_short and any(type(number) in SYMBOLIC for number in numbers)
+
+
+def tensor_of_symbols(it: Machine, data: Any, dtype: torch.dtype) -> Any:
+    """A tensor of numbers, each a node: those without dimensions, stacked."""
+    if type(data) in NUMBERS:
+        return it.world.builder.call(torch.scalar_tensor, [data], {"dtype": dtype})
+    rows = [tensor_of_symbols(it, part, dtype) for part in data]
+    return it.world.builder.call(torch.stack, [rows])
 
 
 FUNCTIONS |= {
