@@ -19,6 +19,8 @@ import linecache
 from types import FrameType, FunctionType, ModuleType
 from typing import Any
 
+from course_lib.languages import phrase
+
 from .cell_source import cut, is_cell, names_in, short, statement_at
 
 MOST_VALUES = 4
@@ -42,7 +44,10 @@ def checked_call(frame: FrameType | None, line: int = 0) -> list[str]:
     if call is None:
         return []
 
-    input_lines = [f"with {name} = {short(value)}" for name, value in inputs_of(call, values)]
+    input_lines = [
+        phrase("with {name} = {value}", name=name, value=short(value))
+        for name, value in inputs_of(call, values)
+    ]
     return [cut(ast.unparse(call)), *input_lines]
 
 

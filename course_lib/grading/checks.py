@@ -23,12 +23,13 @@ from typing import Any
 import numpy as np
 import torch
 
-from course_lib.languages import translate
+from course_lib.languages import phrase, translate, translate_message
 
 from . import quiet
 from .cell_source import without_addresses
 from .checked_call import checked_call
 from .explained import ERROR_IN, listen
+from .terminal import filled
 
 # Looked up once, so that a cell which reassigns `torch.testing.assert_close` changes no verdict.
 _assert_close = torch.testing.assert_close
@@ -52,14 +53,17 @@ class CheckFailed(AssertionError):
     def __init__(
         self, what: str, why: str = "", expected: Any = _NOT_GIVEN, got: Any = _NOT_GIVEN
     ) -> None:
-        lines = [("What", translate(what)), ("Why", translate(why)), ("Call", _call())]
+        what, why = translate_message(what), translate_message(why)
+        lines = [("What", what), ("Why", why), ("Call", _call())]
         if expected is not _NOT_GIVEN:
             lines.append(("Expected", _short(expected)))
         if got is not _NOT_GIVEN:
             lines.append(("Got", _short(got)))
 
-        message = "\n".join(f"{translate(name) + ':':<10}{text}" for name, text in lines if text)
-        super().__init__("\n" + _CELL_FILE.sub(r"a cell, line \1", message))
+        message = "\n".join(
+            filled(f"{translate(name)}:", 10) + text for name, text in lines if text
+        )
+        super().__init__("\n" + _CELL_FILE.sub(phrase(r"a cell, line \1"), message))
         self.what, self.why = what, why
 
     def _render_traceback_(self) -> list[str]:
@@ -85,7 +89,14 @@ def check(
             type(condition),
         )
     if not condition:
-        raise CheckFailed(what, why, expected, got)
+        raise CheckFailed(what, why, _in_words(expected), _in_words(got))
+
+
+def _in_words(value: Any) -> Any:
+    """What `check` compares is said in words ("two or more"): those of several are translated."""
+    if type(value) is str and " " in value:
+        return translate_message(value)
+    return value
 
 
 def check_equal(got: Any, expected: Any, what: str, why: str = "") -> None:
@@ -116,7 +127,7 @@ def check_close(
     if kind in (tuple, list):
         _check_structure(type(got) is kind and len(got) == len(expected), got, expected, what)
         for i, (g, e) in enumerate(zip(got, expected, strict=True)):
-            check_close(g, e, f"{what}[{i}]", why, rtol, atol)
+            check_close(g, e, f"{translate_message(what)}[{i}]", why, rtol, atol)
         return
 
     if kind is dict:
@@ -124,7 +135,8 @@ def check_close(
             type(got) is dict and _same(list(got), list(expected)), got, expected, what
         )
         for key in expected:
-            check_close(got[key], expected[key], f"{what}[{key!r}]", why, rtol, atol)
+            part = f"{translate_message(what)}[{key!r}]"
+            check_close(got[key], expected[key], part, why, rtol, atol)
         return
 
     if kind in _TENSORS:
@@ -164,7 +176,7 @@ def check_runs(
                 why = hint
                 break
         error_text = f"{type(error).__name__}: {error}{_place(error)}"
-        raise CheckFailed(what, why, "an answer", error_text) from error
+        raise CheckFailed(what, why, phrase("an answer"), error_text) from error
 
 
 def check_keeps(function: Callable[..., Any], *inputs: Any, why: str = "") -> Any:
@@ -256,12 +268,14 @@ def check_graphs(
     if type(got) is int and (got == expected or (at_most and got < expected)):
         return
 
-    wanted = f"at most {expected}" if at_most else expected
+    wanted = phrase("at most {n}", n=expected) if at_most else expected
     blamed = list(dict.fromkeys(guards))
-    lines = [why, *(["The guards and breaks:"] if blamed else [])]
+    lines = [translate_message(why)]
+    if blamed:
+        lines.append(phrase("The guards and breaks:"))
     lines += [f"  {guard}" for guard in blamed[:MOST_GUARDS]]
     if len(blamed) > MOST_GUARDS:
-        lines.append(f"  and {len(blamed) - MOST_GUARDS} more")
+        lines.append(f"  {phrase('and {n} more', n=len(blamed) - MOST_GUARDS)}")
     raise CheckFailed(what, "\n".join(line for line in lines if line), wanted, got)
 
 
@@ -286,16 +300,24 @@ def watch_guards() -> Iterator[list[str]]:
 def _failed_guard(event: Any) -> str:
     """`x.shape[0]: expected 2, got 5, in `f`, from cell 3:2: y = x * x.shape[0]`."""
     cause = getattr(event.guard, "cause", None)
-    line = f", from {cause}: {cause.text}" if cause else ""
-    return f"{event.got}, in `{event.name}`{line}"
+    guard = phrase("{guard}, in `{name}`", guard=event.got, name=event.name)
+    if not cause:
+        return guard
+    return phrase("{guard}, from {place}: {line}", guard=guard, place=cause, line=cause.text)
 
 
 def _break(problem: Any) -> str:
     """`a break in `f`, at cell 3:2: print(x) (calls print, ...)`."""
     place = problem.location
     if place is None:
-        return f"a break: {problem.reason}"
-    return f"a break in `{place.function}`, at {place}: {place.text} ({problem.reason})"
+        return phrase("a break: {reason}", reason=problem.reason)
+    return phrase(
+        "a break in `{function}`, at {place}: {line} ({reason})",
+        function=place.function,
+        place=place,
+        line=place.text,
+        reason=problem.reason,
+    )
 
 
 def _place(error: Exception) -> str:
@@ -308,7 +330,7 @@ def _place(error: Exception) -> str:
             place = linecache.getline(file, step.tb_lineno).strip() or place
         step = step.tb_next
     if place:
-        return f"\n{ERROR_IN}{place}"
+        return f"\n{phrase(ERROR_IN)}{place}"
     return ""
 
 
@@ -335,7 +357,7 @@ def _check_values(
         # torch says the largest differences, each with the tolerance that it crossed
         lines = [line.strip() for line in str(error).splitlines() if "difference" in line]
         limits = [line for line in lines if "up to 0.0 allowed" not in line]
-        reason = ". ".join(part for part in (why, *limits) if part)
+        reason = ". ".join(part for part in (translate_message(why), *limits) if part)
         raise CheckFailed(f"{what}: the values", reason, expected, got) from None
 
 

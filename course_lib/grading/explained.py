@@ -24,11 +24,14 @@ from dataclasses import dataclass
 from types import FrameType, TracebackType
 from typing import Any
 
+from course_lib.languages import phrase
+
 from .cell_source import cut, is_cell, names_in, short, statement_at
 from .checked_call import checked_call
 
 HEAD = "What the check did:"
 ERROR_IN = "the error came from the line: "  # of a check that ran the answer itself (`check_runs`)
+CAME_FROM = "the error came from line"  # of an answer that raised
 MOST_NAMES = 5
 _CHECKS = {"check", "check_close", "check_equal", "check_keeps", "check_runs", "assert_close"}
 _SAY_IT_THEMSELVES = ("CheckFailed", "NotImplementedError")
@@ -108,23 +111,35 @@ def explained(trace: TracebackType | None) -> str:
     inside_answer = steps[place_of_last + 1 :]
 
     statement = statement_at(tree, last.line)
-    lines = [HEAD]
+    lines = [phrase(HEAD)]
     if last is not first:
-        lines.append(f"  it began with: {one_line(statement_at(tree, first.line), first)}")
-    lines.append(f"  it ran: {one_line(statement, last)}")
-    lines += [f"  with {name} = {short(value)}" for name, value in inputs(tree, statement, last)]
+        began = one_line(statement_at(tree, first.line), first)
+        lines.append(f"  {phrase('it began with:')} {began}")
+    lines.append(f"  {phrase('it ran:')} {one_line(statement, last)}")
+    for name, value in inputs(tree, statement, last):
+        lines.append("  " + phrase("with {name} = {value}", name=name, value=short(value)))
 
     if inside_answer:
-        where = inside_answer[-1]
-        if where.function == "<module>":
-            function = ""
-        else:
-            function = f" of `{where.function}`"
-        lines.append(f"  the error came from line {where.line}{function}: {where.text}")
+        lines.append(f"  {came_from(inside_answer[-1])}")
     else:
-        lines += [f"  {part} gave {short(value)}" for part, value in parts(tree, statement, last)]
+        for part, value in parts(tree, statement, last):
+            lines.append("  " + phrase("{part} gave {value}", part=part, value=short(value)))
         lines += [f"  {line}" for line in call_above(last, lines)]
     return "\n".join(lines)
+
+
+def came_from(step: Step) -> str:
+    """The line of the answer that raised the error."""
+    head = phrase(CAME_FROM)
+    if step.function == "<module>":
+        return phrase("{head} {n}: {line}", head=head, n=step.line, line=step.text)
+    return phrase(
+        "{head} {n} of `{function}`: {line}",
+        head=head,
+        n=step.line,
+        function=step.function,
+        line=step.text,
+    )
 
 
 def call_above(step: Step, told: list[str]) -> list[str]:
@@ -133,7 +148,7 @@ def call_above(step: Step, told: list[str]) -> list[str]:
     call = checked_call(step.frame, step.line)
     if not call or any(call[0] in line for line in told):
         return []
-    return [f"it had asked: {call[0]}", *call[1:]]
+    return [f"{phrase('it had asked:')} {call[0]}", *call[1:]]
 
 
 def steps_of(trace: TracebackType | None) -> Iterator[Step]:

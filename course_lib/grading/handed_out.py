@@ -57,6 +57,8 @@ def as_copy(exercise: Notebook) -> Notebook:
     that are shorter by one step, for `work/` is one folder higher."""
     language = languages.chosen()
     exercise = exercise_in(exercise, language) if language else nbformat.from_dict(exercise)
+    if language:
+        exercise.metadata.setdefault("course", {})["language"] = language
     for cell in exercise.cells:
         if cell.cell_type == "markdown":
             cell.source = cell.source.replace("](../../", "](../")

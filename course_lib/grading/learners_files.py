@@ -12,6 +12,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from course_lib.languages import phrase
+
 from . import history
 from .errors import CourseError
 from .generate import is_stub
@@ -29,7 +31,12 @@ def learners_file(lesson: Lesson) -> Path:
         return lesson.exercise
     raise CourseError(
         is_lost(lesson)
-        or f"You have no copy of {lesson} yet: `course start {lesson.number}` makes {lesson.shown(lesson.copy)}."
+        or phrase(
+            "You have no copy of {lesson} yet: `course start {n}` makes {copy}.",
+            lesson=lesson,
+            n=lesson.number,
+            copy=lesson.shown(lesson.copy),
+        )
     )
 
 
@@ -40,15 +47,19 @@ def is_lost(lesson: Lesson) -> str:
         return ""
     place = lesson.shown(lesson.copy)
     if alike := looks_like(lesson):
-        return (
-            f"There is no {place}, but {lesson.shown(alike)} is a notebook of this lesson: "
-            f"give it the name {place} again, or move it out of the folder."
+        return phrase(
+            "There is no {place}, but {other} is a notebook of this lesson: "
+            "give it the name {place} again, or move it out of the folder.",
+            place=place,
+            other=lesson.shown(alike),
         )
 
     if history.versions(lesson):
-        return (
-            f"{place} is gone: `course undo {lesson.number}` brings back its last kept version, "
-            f"`course start {lesson.number}` makes a new one."
+        return phrase(
+            "{place} is gone: `course undo {n}` brings back its last kept version, "
+            "`course start {n}` makes a new one.",
+            place=place,
+            n=lesson.number,
         )
 
     return ""
@@ -91,9 +102,11 @@ def read_copy(lesson: Lesson) -> Notebook:
     except CourseError as problem:
         message = str(problem).replace(str(lesson.copy), lesson.shown(lesson.copy))
         if history.of_lab(lesson):
-            message += f" Or take what JupyterLab had saved before: `course undo {lesson.number}`."
+            message += phrase(
+                " Or take what JupyterLab had saved before: `course undo {n}`.", n=lesson.number
+            )
         elif history.versions(lesson):
-            message += f" Or take the last kept version: `course undo {lesson.number}`."
+            message += phrase(" Or take the last kept version: `course undo {n}`.", n=lesson.number)
         raise CourseError(message) from None
 
 

@@ -17,16 +17,14 @@ import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
+from course_lib.languages import phrase, translate_message
+
 from .assembling import marking
 from .names import tree_of
 from .notebooks import Cell
+from .terminal import filled
 
 MOST_FUNCTIONS = 3
-CALLS = (
-    "Call:",
-    "  it had asked:",
-    "  it ran:",
-)  # the lines of a message that hold the check's call
 Function = ast.FunctionDef | ast.AsyncFunctionDef
 
 
@@ -58,27 +56,39 @@ class Written:
         return self.source.splitlines()[number - 1].strip()
 
     def __str__(self) -> str:
-        where = f"`{self.name}`"
         if self.cell:
-            return f"{where} (cell {self.cell})"
-        return where
+            return phrase("`{name}` (cell {n})", name=self.name, n=self.cell)
+        return f"`{self.name}`"
 
 
 def line_of_the_answer(said: str, cells: Sequence[Cell]) -> str:
     """`Line: 9 of `median_time` (cell 7): return statistics.median(samples)`."""
     functions = [function for cell in cells for function in functions_of(cell)]
-    is_none = "NoneType" in said or re.search(r"(?m)^Got: +None$", said) is not None
+    got = "|".join(map(re.escape, in_both("Got")))
+    is_none = "NoneType" in said or re.search(rf"(?m)^(?:{got}): +None$", said) is not None
 
     sentences = [
         sentence(function, is_none) for function in asked_for(functions, said)[:MOST_FUNCTIONS]
     ]
-    return "".join(f"\n{'Line:':<10}{line}" for line in sentences)
+    head = f"{phrase('Line')}:"
+    return "".join(f"\n{filled(head, 10)}{line}" for line in sentences)
+
+
+def in_both(words: str) -> tuple[str, str]:
+    """English words, and the same in the chosen language: the checks may have run in either."""
+    return words, translate_message(words)
+
+
+def calls() -> tuple[str, ...]:
+    """How the lines of a message begin that hold the check's call."""
+    of_notes = [*in_both("it had asked:"), *in_both("it ran:")]
+    return (*(f"{word}:" for word in in_both("Call")), *(f"  {words}" for words in of_notes))
 
 
 def asked_for(functions: list[Written], message: str) -> list[Written]:
     """The functions that the check's call names; else those that its first words name; else all."""
     lines = message.splitlines()
-    for heads in (CALLS, ("What:",)):
+    for heads in (calls(), tuple(f"{word}:" for word in in_both("What"))):
         text = " ".join(line for line in lines if line.startswith(heads))
         if named_functions := [function for function in functions if is_named(function, text)]:
             return named_functions
@@ -116,15 +126,22 @@ def sentence(one: Written, is_none: bool) -> str:
     """`is_none`: whether the check got None, so that a missing `return` is the cause."""
     returns = one.returns
     if len(returns) == 1:
-        return f"{returns[0].lineno} of {one}: {one.line(returns[0])}"
+        node = returns[0]
+        return phrase("{n} of {function}: {line}", n=node.lineno, function=one, line=one.line(node))
     if returns:
         numbers = ", ".join(str(node.lineno) for node in returns)
-        return f"{numbers} of {one}, where it returns"
+        return phrase("{n} of {function}, where it returns", n=numbers, function=one)
     if not is_none:
-        return f"{one.node.lineno} to {one.node.end_lineno} of {one}"
+        first, last = one.node.lineno, one.node.end_lineno
+        return phrase("{first} to {last} of {function}", first=first, last=last, function=one)
 
-    printed = ": `print` shows a value and gives none" if one.prints else ""
-    return f"{one} has no `return` with a value, so that it gives None{printed}"
+    if one.prints:
+        return phrase(
+            "{function} has no `return` with a value, so that it gives None: "
+            "`print` shows a value and gives none",
+            function=one,
+        )
+    return phrase("{function} has no `return` with a value, so that it gives None", function=one)
 
 
 def own_nodes(function: Function) -> Iterator[ast.AST]:

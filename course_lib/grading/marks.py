@@ -23,7 +23,10 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from course_lib.languages import chosen, phrase
+
 from .assembling import assembled as assembled
+from .edition import exercise_in
 from .notebooks import GradedCell, Lesson, Notebook, graded_cells, read
 from .probes import with_probes
 from .reader import read_notebook
@@ -31,6 +34,7 @@ from .reasons import Case, reason
 from .reasons import how_it_ended as how_it_ended
 from .runner import Limits, run_notebook
 from .sandbox import Sandbox
+from .terminal import filled
 
 
 @dataclass(frozen=True)
@@ -48,7 +52,8 @@ class Mark:
         return self.points == self.out_of
 
     def __str__(self) -> str:
-        head = f"{'✓' if self.full else '✗'} {self.exercise:<56} {self.points:g} of {self.out_of:g}"
+        points = phrase("{n} of {all}", n=f"{self.points:g}", all=f"{self.out_of:g}")
+        head = f"{'✓' if self.full else '✗'} {filled(self.exercise, 56)} {points}"
         return head + "".join(f"\n    {line}" for line in self.reason.strip().splitlines())
 
 
@@ -73,7 +78,7 @@ class Report:
             "",
             *map(str, self.marks),
             "",
-            f"{self.points:g} of {self.out_of:g} points",
+            phrase("{n} of {all} points", n=f"{self.points:g}", all=f"{self.out_of:g}"),
         ]
         return "\n".join(lines)
 
@@ -89,12 +94,15 @@ def mark_exercise(
 
     `tell` gets a line about each exercise when its first cell runs."""
     path = path or lesson.exercise
-    learners = read_notebook(path)
+    learners, reference = read_notebook(path), read(lesson.solution)
+    if language := chosen():
+        # The headings are what an exercise is called in the report.
+        reference = exercise_in(reference, language)
     beside = {file.name for file in path.resolve().parent.iterdir()} - {path.name}
     with tempfile.TemporaryDirectory(prefix="course-check-", ignore_cleanup_errors=True) as place:
         return mark(
             learners,
-            read(lesson.solution),
+            reference,
             lesson.name,
             limits or Limits(),
             Path(place),
@@ -166,8 +174,8 @@ def telling(nb: Notebook, tell: Callable[[str], None]) -> Callable[[int], None]:
             return
 
         last_told = number
-        title = re.sub(r"^Exercise [\d.]+: ", "", exercises[number - 1].title)
-        tell(f"exercise {number} of {len(exercises)}: {title}")
+        title = re.sub(r"^\w+ [\d.]+[:：] *", "", exercises[number - 1].title)  # "Exercise 1.2: "
+        tell(phrase("exercise {n} of {all}: {title}", n=number, all=len(exercises), title=title))
 
     return before
 

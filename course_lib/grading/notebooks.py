@@ -19,6 +19,8 @@ from typing import Any
 
 import nbformat
 
+from course_lib.languages import phrase
+
 from .cell_ids import give_names, keep_ids
 from .errors import CourseError as CourseError
 from .reader import read_notebook
@@ -134,9 +136,15 @@ def find_lesson(root: Path, wanted: str) -> Lesson:
         ):
             return lesson
 
-    known = f"{all_lessons[0]} to {all_lessons[-1]}" if all_lessons else "none yet"
+    known = phrase("none yet")
+    if all_lessons:
+        known = phrase("{first} to {last}", first=all_lessons[0], last=all_lessons[-1])
     raise CourseError(
-        f"There is no lesson {wanted!r} with exercises. Give a number or a name: {known}."
+        phrase(
+            "There is no lesson {name} with exercises. Give a number or a name: {known}.",
+            name=repr(wanted),
+            known=known,
+        )
     )
 
 

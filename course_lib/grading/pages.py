@@ -23,8 +23,10 @@ from datetime import date
 from pathlib import Path
 from typing import Any
 
+from course_lib.languages import chosen, phrase
+
 from .notebooks import CourseError
-from .progress import Progress, Standing
+from .progress import Progress, Standing, lesson_in_language
 from .tries import Try
 
 STYLE = """
@@ -41,7 +43,7 @@ code { overflow-wrap: anywhere; }
 @media print { body { margin: 0; } }
 """
 
-WORDS = {
+STATES = {
     "not begun": "not begun",
     "begun": "begun, not checked",
     "changed": "changed since it was checked",
@@ -56,8 +58,9 @@ UNSIGNED = '<p id="signature">Not signed.</p>'
 
 def page(title: str, body: str) -> str:
     """A whole HTML page."""
+    language = (chosen() or "en").replace("_", "-")
     return (
-        f'<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
+        f'<!doctype html>\n<html lang="{language}">\n<head>\n<meta charset="utf-8">\n'
         f'<meta name="viewport" content="width=device-width, initial-scale=1">\n'
         f"<title>{html.escape(title)}</title>\n<style>{STYLE}</style>\n</head>\n"
         f"<body>\n<main>\n{body}\n</main>\n</body>\n</html>\n"
@@ -88,46 +91,61 @@ def progress_page(progress: Progress, tries: Sequence[Try]) -> str:
     points = sum(standing.points for standing in progress.lessons)
     out_of = sum(standing.out_of for standing in progress.lessons)
     rows = "\n".join(row_of(standing, tries) for standing in progress.lessons)
+    title = phrase("My course")
+    columns = [phrase(name) for name in ("lesson", "done", "points", "tries", "state")]
+    head = "".join(f"<th scope='col'>{column}</th>" for column in columns)
+    sum_of_points = phrase("{n} of {all} points", n=f"{points:g}", all=f"{out_of:g}")
     parts = [
-        "<h1>My course</h1>",
-        f"<p><strong>{points:g} of {out_of:g} points.</strong> {next_of(progress)}</p>",
-        "<table><caption>Lessons</caption>\n<thead><tr><th scope='col'>lesson</th><th scope='col'>done</th>"
-        "<th scope='col'>points</th><th scope='col'>tries</th><th scope='col'>state</th></tr></thead>\n"
+        f"<h1>{title}</h1>",
+        f"<p><strong>{sum_of_points}.</strong> {next_of(progress)}</p>",
+        f"<table><caption>{phrase('Lessons')}</caption>\n<thead><tr>{head}</tr></thead>\n"
         f"<tbody>\n{rows}\n</tbody></table>",
         *(f"<p>{html.escape(note)}</p>" for note in progress.notes),
     ]
     if tries:
         latest = sorted(tries, key=lambda each: each.moment)[-10:]
         items = "\n".join(
-            f"<li>{each.moment:%Y-%m-%d %H:%M} UTC, {html.escape(each.lesson)}: {each.points:g} of {each.out_of:g}</li>"
+            f"<li>{each.moment:%Y-%m-%d %H:%M} UTC, {html.escape(each.lesson)}: {points_of(each)}</li>"
             for each in reversed(latest)
         )
-        parts.append(f"<h2>The last tries</h2>\n<ol>\n{items}\n</ol>")
-    return page("My course", "\n".join(parts))
+        parts.append(f"<h2>{phrase('The last tries')}</h2>\n<ol>\n{items}\n</ol>")
+    return page(title, "\n".join(parts))
+
+
+def points_of(earned: Standing | Try) -> str:
+    return phrase("{n} of {all}", n=f"{earned.points:g}", all=f"{earned.out_of:g}")
 
 
 def row_of(standing: Standing, tries: Sequence[Try]) -> str:
     name = html.escape(standing.name)
-    state = WORDS.get(standing.state, "")
     if standing.state == "checked":
-        state = "all points" if standing.done else "points missing"
+        state = phrase("all points") if standing.done else phrase("points missing")
+    else:
+        state = phrase(STATES.get(standing.state, ""))
     if standing.update:
-        state += "; a newer exercise is there"
+        state += phrase("; a newer exercise is there")
     count = sum(each.lesson == standing.name for each in tries)
     return (
         f"<tr><th scope='row'>{name}</th>"
         f"<td><meter min='0' max='{standing.out_of:g}' value='{standing.points:g}' "
-        f"aria-label='{standing.points:g} of {standing.out_of:g} points'></meter></td>"
-        f"<td class='number'>{standing.points:g} of {standing.out_of:g}</td>"
+        f"aria-label='{points_of(standing)}'></meter></td>"
+        f"<td class='number'>{points_of(standing)}</td>"
         f"<td class='number'>{count}</td><td>{html.escape(state)}</td></tr>"
     )
 
 
 def next_of(progress: Progress) -> str:
     if progress.next is None:
-        return "All of it is done: <code>course certificate</code> writes a page that says so."
-    name = html.escape(progress.next.name)
-    return f"Next: <code>notebooks/{name}.ipynb</code>, then <code>work/{name}.ipynb</code>."
+        return phrase(
+            "All of it is done: {command} writes a page that says so.",
+            command="<code>course certificate</code>",
+        )
+    name = progress.next.name
+    return phrase(
+        "Next: {lesson}, then {copy}.",
+        lesson=f"<code>{html.escape(lesson_in_language(name))}</code>",
+        copy=f"<code>work/{html.escape(name)}.ipynb</code>",
+    )
 
 
 # ---- a certificate

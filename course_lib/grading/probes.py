@@ -26,6 +26,8 @@ from typing import Any, NamedTuple
 import nbformat
 from nbformat.v4 import new_code_cell
 
+from course_lib.languages import phrase
+
 from .assembling import COURSE, marking, role_of
 from .names import Bound, bound, closure, meanings, needed, read_as_data
 from .notebooks import Notebook, is_checks
@@ -183,7 +185,7 @@ class Probes:
             answer = self._answer(run)
             if answer is None or clean is None:
                 if kept_silent:
-                    return "The grader's own test cell was kept from answering."
+                    return phrase("The grader's own test cell was kept from answering.")
                 continue
 
             # What stood before the checks and does not now was replaced while they ran.
@@ -191,16 +193,17 @@ class Probes:
             silent = answer.silent or [f"{name} was replaced" for name in replaced]
             stood = set(answer.standing)
             if silent:
-                return f"The checks were tampered with: {silent[0]}."
+                return phrase("The checks were tampered with: {fault}.", fault=silent[0])
 
             changed = []
             for name, fingerprint in sorted(answer.prints.items()):
                 if clean.prints.get(name, fingerprint) != fingerprint:
                     changed.append(name)
             if changed:
-                return (
-                    f"The answer changes the code of {changed[0]} itself: "
-                    "write a stage of your own and give it to the pipeline."
+                return phrase(
+                    "The answer changes the code of {module} itself: "
+                    "write a stage of your own and give it to the pipeline.",
+                    module=changed[0],
                 )
 
         return ""

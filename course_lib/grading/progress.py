@@ -18,6 +18,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from course_lib.languages import chosen, folder_of, phrase
+
 from . import writing
 from .copies import has_update
 from .handed_out import handed_out
@@ -58,17 +60,18 @@ class Standing:
         full = round(BAR * self.points / self.out_of) if self.out_of else 0
         words = {
             "not begun": "",
-            "begun": f"begun: `course check {self.name[:2]}`",
-            "changed": f"changed: `course check {self.name[:2]}`",
+            "begun": phrase("begun: `course check {n}`", n=self.name[:2]),
+            "changed": phrase("changed: `course check {n}`", n=self.name[:2]),
             "checked": "✓" if self.done else "",
-            "given": "given: you start later",
-            "unreadable": "cannot be read, see below",
+            "given": phrase("given: you start later"),
+            "unreadable": phrase("cannot be read, see below"),
         }
         bar = "█" * full + "░" * (BAR - full)
         newer = ""
         if self.update:
-            newer = f"(newer exercise: `course update {self.name[:2]}`)"
-        line = f"{self.name:<25} {bar} {self.points:>4g} of {self.out_of:<4g} {words[self.state]}"
+            newer = phrase("(newer exercise: `course update {n}`)", n=self.name[:2])
+        points = phrase("{n} of {all}", n=f"{self.points:>4g}", all=f"{self.out_of:<4g}")
+        line = f"{self.name:<25} {bar} {points} {words[self.state]}"
 
         return f"{line} {newer}".rstrip()
 
@@ -97,11 +100,19 @@ class Progress:
         points, out_of = (
             sum(getattr(s, part) for s in self.lessons) for part in ("points", "out_of")
         )
-        lines = [*map(str, self.lessons), "", f"{points:g} of {out_of:g} points", *self.notes]
+        sum_of_points = phrase("{n} of {all} points", n=f"{points:g}", all=f"{out_of:g}")
+        lines = [*map(str, self.lessons), "", sum_of_points, *self.notes]
         if self.next is None:
-            return "\n".join([*lines, "You have done all of it."])
-        name = self.next.name
-        return "\n".join([*lines, f"Next: notebooks/{name}.ipynb, then work/{name}.ipynb"])
+            return "\n".join([*lines, phrase("You have done all of it.")])
+        copy, lesson = f"work/{self.next.name}.ipynb", lesson_in_language(self.next.name)
+        return "\n".join([*lines, phrase("Next: {lesson}, then {copy}", lesson=lesson, copy=copy)])
+
+
+def lesson_in_language(name: str) -> str:
+    """Where the learner reads a lesson: the edition in the chosen language has its own folder."""
+    language = chosen()
+    folder = f"notebooks/{folder_of(language)}" if language else "notebooks"
+    return f"{folder}/{name}.ipynb"
 
 
 @dataclass
@@ -158,7 +169,12 @@ def _learners(lesson: Lesson, notes: list[str]) -> Any:
     if old:
         where = lesson.shown(lesson.exercise)
         notes.append(
-            f"{where} has answers: `course start {lesson.number}` moves them to {lesson.shown(lesson.copy)}."
+            phrase(
+                "{file} has answers: `course start {n}` moves them to {copy}.",
+                file=where,
+                n=lesson.number,
+                copy=lesson.shown(lesson.copy),
+            )
         )
     if lesson.copy.is_file():
         return read_copy(lesson)
@@ -204,16 +220,20 @@ def remembered(root: Path) -> Memory:
     except FileNotFoundError:
         return Memory()
     except (OSError, ValueError) as problem:
-        return Memory(problem=_counts_as_none(path, f"it cannot be read ({problem})"))
+        return Memory(
+            problem=_counts_as_none(path, phrase("it cannot be read ({error})", error=problem))
+        )
 
     if (
         isinstance(content, dict)
         and isinstance(content.get("version"), int)
         and content["version"] > VERSION
     ):
-        return Memory(problem=_counts_as_none(path, "a newer version of the course wrote it"))
+        return Memory(
+            problem=_counts_as_none(path, phrase("a newer version of the course wrote it"))
+        )
 
-    return _memory(content) or Memory(problem=_counts_as_none(path, "it has another shape"))
+    return _memory(content) or Memory(problem=_counts_as_none(path, phrase("it has another shape")))
 
 
 def _file(root: Path) -> Path:
@@ -251,7 +271,11 @@ def _is_known(about: Any) -> bool:
 
 
 def _counts_as_none(path: Path, why: str) -> str:
-    return f"What checks found before is not known: {path.parent.name}/{path.name} counts as none, for {why}."
+    return phrase(
+        "What checks found before is not known: {file} counts as none, for {why}.",
+        file=f"{path.parent.name}/{path.name}",
+        why=why,
+    )
 
 
 def _keep(root: Path, memory: Memory) -> None:

@@ -19,9 +19,11 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+from course_lib.languages import phrase
+
 from .assembling import COURSE, marking, role_of
-from .explained import ERROR_IN, HEAD
-from .line_of_answer import line_of_the_answer
+from .explained import CAME_FROM, ERROR_IN, HEAD
+from .line_of_answer import in_both, line_of_the_answer
 from .names import bound, tree_of
 from .notebooks import Notebook
 from .runner import CellRun, Limits
@@ -32,29 +34,32 @@ LONGEST_ERROR = (
 )
 
 OVER_A_LIMIT = {
-    "time": "It ran longer than {limits.cell_seconds:g} seconds and was stopped. Is there a loop that never ends?",
-    "memory": "It used more than {gigabytes:g} GiB of memory and was stopped.",
-    "processes": "It started more than {limits.processes} processes and was stopped.",
-    "files": "It wrote more than {folder:g} GiB of files, or nested folders without end, and was stopped.",
-    "output": "It printed more than {printed:g} MiB and was stopped.",
+    "time": "It ran longer than {seconds} seconds and was stopped. Is there a loop that never ends?",
+    "memory": "It used more than {memory} GiB of memory and was stopped.",
+    "processes": "It started more than {processes} processes and was stopped.",
+    "files": "It wrote more than {folder} GiB of files, or nested folders without end, and was stopped.",
+    "output": "It printed more than {printed} MiB and was stopped.",
     "died": "The Python process crashed while this ran.",
-    "not reached": "It was not run: earlier cells took all {limits.total_seconds:g} seconds, or ended the process too often.",
+    "not reached": "It was not run: earlier cells took all {total} seconds, or ended the process too often.",
 }
 
 # a line of a traceback that is marked: `---> 5     return sum(x)`
 _ARROW = re.compile(r"^-+> *(\d+) ?(.*)$")
 _FRAME = re.compile(r"^(Cell In|File |<)")
-# the last line of a note of `explained`: the source line behind the place
-_RAISED_AT = re.compile(r"the error came from line \d+[^:]*: (.*)")
 _NOT_DEFINED = re.compile(r"name '(\w+)' is not defined")
 
 
 def how_it_ended(run: CellRun, limits: Limits) -> str:
     """The limit that a cell passed, or its error."""
     if run.outcome in OVER_A_LIMIT:
-        sizes = {"gigabytes": limits.memory_bytes / 2**30, "folder": limits.folder_bytes / 2**30}
-        return OVER_A_LIMIT[run.outcome].format(
-            limits=limits, printed=limits.output_bytes / 2**20, **sizes
+        return phrase(
+            OVER_A_LIMIT[run.outcome],
+            seconds=f"{limits.cell_seconds:g}",
+            total=f"{limits.total_seconds:g}",
+            memory=f"{limits.memory_bytes / 2**30:g}",
+            folder=f"{limits.folder_bytes / 2**30:g}",
+            printed=f"{limits.output_bytes / 2**20:g}",
+            processes=limits.processes,
         )
     error_text = f"{run.ename}: {run.evalue}" if run.evalue else run.ename
     return shortened(error_text)
@@ -135,7 +140,7 @@ def check_failed(case: Case) -> str:
     if case.run.ename != "CheckFailed":
         return ""
     message = case.run.evalue
-    if ERROR_IN in message:
+    if any(words in message for words in in_both(ERROR_IN)):
         return shortened(message)
     return shortened(message) + case.line(message)
 
@@ -154,12 +159,13 @@ def answer_is_gone(case: Case) -> str:
         cell_marking = marking(case.nb.cells[index])
         name = f"`{cell_marking.get('part_of', '')}`"
         if cell_marking.get("missing"):
-            return (
-                f"The cell of the answer {name} is not there: it was deleted. "
-                "`course update` brings the cell back, and `course undo` an earlier version of the file."
+            return phrase(
+                "The cell of the answer {name} is not there: it was deleted. "
+                "`course update` brings the cell back, and `course undo` an earlier version of the file.",
+                name=name,
             )
         if not case.nb.cells[index].source.strip():
-            return f"The cell of the answer {name} is empty."
+            return phrase("The cell of the answer {name} is empty.", name=name)
 
     return ""
 
@@ -173,7 +179,7 @@ def stub(case: Case) -> str:
     at = [(int(n), text) for n, text in arrows(run) if "NotImplementedError" in text]
     if not at:
         if run.evalue.startswith("Exercise:"):
-            return "Not written yet."
+            return phrase("Not written yet.")
         return ""
     line, text = at[-1]
 
@@ -182,13 +188,14 @@ def stub(case: Case) -> str:
         lines = cell.source.split("\n")
         if line <= len(lines) and lines[line - 1].strip() == text.strip():
             if is_untouched(cell.source, marking(cell).get("stub", ""), line):
-                return "Not written yet."
-            return (
-                f"`{text.strip()}` still stands below the answer, in line {line} of its cell: "
-                "delete that line."
+                return phrase("Not written yet.")
+            return phrase(
+                "`{line}` still stands below the answer, in line {n} of its cell: delete that line.",
+                line=text.strip(),
+                n=line,
             )
 
-    return "Not written yet."
+    return phrase("Not written yet.")
 
 
 def is_untouched(source: str, stub_source: str, line: int) -> bool:
@@ -226,13 +233,13 @@ def name_of_the_answer(case: Case) -> str:
         names_of_stub = bound(marking(cell).get("stub", "")).names
         names_of_answer = union_of(case, index)
         if name in names_of_stub and name not in names_of_answer:
-            others = sorted(bound(cell.source).defined - names_of_stub)
-            instead = ""
-            if others:
-                instead = f" It defines `{others[0]}`: was it renamed?"
-            return (
-                f"The cell of the answer does not define `{name}`, which the checks call.{instead}"
+            missing = phrase(
+                "The cell of the answer does not define `{name}`, which the checks call.", name=name
             )
+            others = sorted(bound(cell.source).defined - names_of_stub)
+            if others:
+                missing += phrase(" It defines `{other}`: was it renamed?", other=others[0])
+            return missing
 
     return ""
 
@@ -255,14 +262,21 @@ def further_down(case: Case) -> str:
     for index, cell in case.learners():
         if name not in bound(cell.source).names:
             continue
-        where = f"cell {marking(cell).get('number')}"
+        number = marking(cell).get("number")
         if index > run.index:
-            return (
-                f"`{name}` is defined further down, in {where}: move that cell up, before its use."
+            return phrase(
+                "`{name}` is defined further down, in cell {n}: move that cell up, before its use.",
+                name=name,
+                n=number,
             )
         run_of_cell = case.runs.get(index)
         if run_of_cell is not None and not run_of_cell.ok and index != run.index:
-            return f"`{name}` is missing, for {where} did not finish: {how_it_ended(run_of_cell, case.limits)}"
+            return phrase(
+                "`{name}` is missing, for cell {n} did not finish: {error}",
+                name=name,
+                n=number,
+                error=how_it_ended(run_of_cell, case.limits),
+            )
 
     return ""
 
@@ -295,16 +309,22 @@ def whose(case: Case, name: str) -> str:
         names = bound(cell.source)
         if name in names.names:
             line = names.lines.get(name, "")
-            kind = "variable"
             if line.startswith(("def ", "async def ")):
-                kind = "function"
-            return (
-                f"`{name}` is your {kind} from cell {number} (`{line[:60]}`): give it another name."
-            )
+                owned = "`{name}` is your function from cell {n} (`{line}`): give it another name."
+            else:
+                owned = "`{name}` is your variable from cell {n} (`{line}`): give it another name."
+            return phrase(owned, name=name, n=number, line=line[:60])
         if names.star:
             lines = ", ".join(f"`from {module} import *`" for module in names.star)
-            return f"`{name}` is not Python's or the course's any more: {lines} in cell {number} took it."
-        return f"`{name}` is your variable from cell {number}: give it another name."
+            return phrase(
+                "`{name}` is not Python's or the course's any more: {lines} in cell {n} took it.",
+                name=name,
+                lines=lines,
+                n=number,
+            )
+        return phrase(
+            "`{name}` is your variable from cell {n}: give it another name.", name=name, n=number
+        )
 
     return ""
 
@@ -314,7 +334,8 @@ def cell_above(case: Case) -> str:
     run = case.culprit
     if run is case.run:
         return ""
-    return f"The cell above it did not finish: {how_it_ended(run, case.limits)}"
+    error = how_it_ended(run, case.limits)
+    return phrase("The cell above it did not finish: {error}", error=error)
 
 
 def file_beside(case: Case) -> str:
@@ -325,9 +346,11 @@ def file_beside(case: Case) -> str:
         return ""
     name = missing[1] or missing[2]
     if {name, f"{name}.py", Path(name).parts[0]} & case.beside:
-        return (
-            f"{how_it_ended(run, case.limits)}. `{name}` lies beside your notebook, but the notebook "
-            "is marked alone, here and by `course grade`: put what it needs into a cell."
+        return phrase(
+            "{error}. `{name}` lies beside your notebook, but the notebook "
+            "is marked alone, here and by `course grade`: put what it needs into a cell.",
+            error=how_it_ended(run, case.limits),
+            name=name,
         )
 
     return ""
@@ -337,18 +360,19 @@ def what_the_check_did(case: Case) -> str:
     """The error, and the note that `explained` put on it: the answer's line, the input, what came
     back."""
     run = case.run
-    _, head, note = run.traceback.rpartition(HEAD)
+    head = next((head for head in in_both(HEAD)[::-1] if head in run.traceback), "")
     if not head:
         return ""
+    note = run.traceback.rpartition(head)[2].rstrip()
 
     # where the answer raised, the note names its line; else the source does
     ended = how_it_ended(run, case.limits)[:LONGEST_ERROR]
-    line = "" if "the error came from" in note else case.line(note)
-    return shortened(f"{ended}\n{head}{note.rstrip()}{line}")
+    line = "" if any(words in note for words in in_both(CAME_FROM)) else case.line(note)
+    return shortened(f"{ended}\n{head}{note}{line}")
 
 
 def as_it_ended(case: Case) -> str:
-    return how_it_ended(case.run, case.limits) or "It failed without a word."
+    return how_it_ended(case.run, case.limits) or phrase("It failed without a word.")
 
 
 # ---- tracebacks ----------------------------------------------------------------------------------

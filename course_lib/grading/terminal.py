@@ -55,6 +55,12 @@ def plain(sign: str) -> str:
     return without_accents or sign.encode("ascii", "backslashreplace").decode()
 
 
+def filled(text: str, width: int) -> str:
+    """`text` with spaces behind it up to `width` columns: a Chinese character takes two."""
+    columns = sum(2 if unicodedata.east_asian_width(sign) in "WF" else 1 for sign in text)
+    return text + " " * (width - columns)
+
+
 def in_other_letters(error: UnicodeError) -> tuple[str, int]:
     """What `codecs` asks for where a stream cannot encode a part of a text."""
     if not isinstance(error, UnicodeEncodeError):

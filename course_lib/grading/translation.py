@@ -24,9 +24,11 @@ from pathlib import Path
 
 from course_lib.languages import catalog, known
 from course_lib.languages.catalog import Entry, Source
+from course_lib.languages.messages import FILE as CHECKS
 from course_lib.syntax import parse
 
 from .errors import CourseError
+from .words_of_checks import words_of_checks, words_of_module
 
 CATALOGS = Path("course_lib/languages")
 GLOSSARY = Path("notebooks/glossary.md")
@@ -146,6 +148,18 @@ def _label_sources(root: Path, language: str, entries: list[Entry]) -> list[Sour
     return [Source("", text) for text in dict.fromkeys(texts)]
 
 
+def words_said(root: Path) -> list[str]:
+    """What the checks of all exercises say, and the commands that a learner runs."""
+    words: list[str] = []
+    for path in sorted((root / "solutions").glob("[0-9][0-9]_*/*.ipynb")):
+        words += words_of_checks(path.read_text(encoding="utf-8"))
+    for path in sorted((root / "course_lib" / "grading").rglob("*.py")):
+        source = path.read_text(encoding="utf-8")
+        if path.name == "checks.py" or "import phrase" in source or ", phrase" in source:
+            words += words_of_module(source)
+    return list(dict.fromkeys(words))
+
+
 # ---- in step with the English --------------------------------------------------------------------
 
 
@@ -199,16 +213,35 @@ def labels_update(root: Path, language: str) -> Update | None:
     """What is new in the catalog of labels of a language; None if nothing is."""
     file = root / CATALOGS / language / "labels.po"
     old = catalog.read(file)
-    new = catalog.brought_up_to_date(old, _label_sources(root, language, old))
-    text = catalog.to_po(new, language, f"Labels of pictures, questions and checks in {language}.")
+    sources = _label_sources(root, language, old)
+    return _update_of_short_texts(file, old, sources, language, "Labels of pictures and questions")
+
+
+def checks_update(root: Path, language: str) -> Update | None:
+    """What is new in the catalog of what checks and commands say; None if nothing is, or where it
+    was not begun."""
+    file = root / CATALOGS / language / CHECKS
+    if not file.is_file():
+        return None
+    sources = [Source("", text) for text in words_said(root)]
+    about = "What checks and commands say"
+    return _update_of_short_texts(file, catalog.read(file), sources, language, about)
+
+
+def _update_of_short_texts(
+    file: Path, old: list[Entry], sources: list[Source], language: str, about: str
+) -> Update | None:
+    """A catalog whose texts have no name, brought up to date; None where it is."""
+    new = catalog.brought_up_to_date(old, sources)
+    text = catalog.to_po(new, language, f"{about} in {language}.")
     if text == file.read_bytes():
         return None
     known_already = {entry.english for entry in old}
     unknown = [entry.english for entry in new if entry.english not in known_already]
     if not unknown:
         return Update(file, text, [f"{file.name}: not written as `course translate` writes it"])
-    more = f" and {len(unknown) - 1} more labels" if len(unknown) > 1 else ""
-    sentence = f"the label {unknown[0]!r}{more}: not yet in the catalog of {language}"
+    more = f" and {len(unknown) - 1} more" if len(unknown) > 1 else ""
+    sentence = f"{file.name}, {unknown[0]!r}{more}: not yet in the catalog of {language}"
     return Update(file, text, [sentence])
 
 
@@ -217,7 +250,7 @@ def updates(root: Path) -> list[Update]:
     all_updates = []
     for language in known():
         all_updates += [update_of(root, part, language) for part in parts(root)]
-        all_updates.append(labels_update(root, language))
+        all_updates += [labels_update(root, language), checks_update(root, language)]
     return [update for update in all_updates if update is not None]
 
 
@@ -238,13 +271,19 @@ def keep_in_step(root: Path) -> list[str]:
 
 
 def begin(root: Path, language: str, numbers: list[str]) -> None:
-    """Make the catalogs of these lessons, with nothing translated in them.
+    """Make the catalogs of these lessons, and that of what checks say, with nothing translated in
+    them.
 
     Raises CourseError for an unknown language."""
     if language not in known():
         raise CourseError(
             f"There is no language {language!r}. Make {CATALOGS / language / 'labels.po'} with the header of another "
             f"language's first. There are: {', '.join(known())}."
+        )
+    checks = root / CATALOGS / language / CHECKS
+    if numbers and not checks.is_file():
+        checks.write_bytes(
+            catalog.to_po([], language, f"What checks and commands say in {language}.")
         )
     for part in parts(root):
         file = part.file(root, language)

@@ -25,6 +25,8 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
+from course_lib.languages import phrase
+
 from .marks import Report
 from .notebooks import CourseError, Lesson, work_folder
 
@@ -86,9 +88,14 @@ def require_a_turn(lesson: Lesson, now: datetime | None = None) -> None:
     if free > now:
         minutes = -(-(free - now).total_seconds() // 60)
         raise CourseError(
-            f"This course wants time between two tries ({SETTINGS}). "
-            f"Lesson {lesson.number} can be checked again in {minutes:.0f} minutes. "
-            "The checks that you can see run in the notebook at any time."
+            phrase(
+                "This course wants time between two tries ({file}). "
+                "Lesson {lesson} can be checked again in {n} minutes. "
+                "The checks that you can see run in the notebook at any time.",
+                file=SETTINGS,
+                lesson=lesson.number,
+                n=f"{minutes:.0f}",
+            )
         )
 
 

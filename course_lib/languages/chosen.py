@@ -1,12 +1,14 @@
 """Which languages there are, and which one this process speaks.
 
-In:  the variable COURSE_LANGUAGE, or the folder that a notebook lies in. Out: the name of a folder
-     beside this file, or None.
+In:  the variable COURSE_LANGUAGE, or the folder that a notebook lies in, or the notebook itself: a
+     learner's copy says in which language it was made. Out: the name of a folder beside this file,
+     or None.
 """
 
 from __future__ import annotations
 
 import functools
+import json
 import os
 from pathlib import Path
 
@@ -33,13 +35,26 @@ def folder_of(language: str) -> str:
 
 def chosen() -> str | None:
     """The language that COURSE_LANGUAGE names (`zh_Hans`, or `zh` for short); else that of the
-    folder `notebooks/zh` in which a notebook runs; None for English.
+    folder `notebooks/zh` in which a notebook runs; else that of the learner's copy which runs;
+    None for English.
 
     Raises UnknownLanguage for one without catalogs."""
     wanted = os.environ.get("COURSE_LANGUAGE", "")
     if wanted:
         return named(wanted)
-    return _of_folder(_working_folder())
+    # Jupyter tells a kernel which notebook it was started for.
+    return _of_folder(_working_folder()) or of_copy(os.environ.get("JPY_SESSION_NAME", ""))
+
+
+@functools.lru_cache(maxsize=32)
+def of_copy(path: str) -> str | None:
+    """The language in which a learner's copy was made; None for English, and for any other file."""
+    try:
+        course = json.loads(Path(path).read_text(encoding="utf-8"))["metadata"]["course"]
+        language = course["language"]
+    except (OSError, ValueError, KeyError, TypeError):
+        return None
+    return language if language in known() else None
 
 
 def named(wanted: str) -> str | None:

@@ -5,19 +5,33 @@ No notebook is run here. The outputs of an edition are those of the English one,
 
 from __future__ import annotations
 
+import ast
 import json
 import re
 from pathlib import Path
 
+import nbformat
 import pytest
 from markdown_it import MarkdownIt
 
 from course_lib.grading import edition, translation
 from course_lib.grading.checks import CheckFailed, check_equal
 from course_lib.grading.handed_out import as_copy, handed_out
+from course_lib.grading.line_of_answer import line_of_the_answer
 from course_lib.grading.notebooks import find_lesson, graded_cells
+from course_lib.grading.progress import Progress, Standing
 from course_lib.grading.translation import Part
-from course_lib.languages import catalog, known, labels, translate, translate_html
+from course_lib.grading.words_of_checks import words_of_checks, words_of_module
+from course_lib.languages import (
+    catalog,
+    known,
+    labels,
+    messages,
+    phrase,
+    translate,
+    translate_html,
+    translate_message,
+)
 from course_lib.languages.catalog import Entry, Source
 from course_lib.viz.kit.style import Picture
 from course_lib.viz.widgets.predict import Predict
@@ -89,7 +103,7 @@ def small_course(tmp_path, monkeypatch):
     marks = [Source("", text) for text in translation.NOTES_BELOW]
     empty = catalog.brought_up_to_date([], marks)
     (folder / "labels.po").write_bytes(
-        catalog.to_po(empty, CHINESE, f"Labels of pictures, questions and checks in {CHINESE}.")
+        catalog.to_po(empty, CHINESE, f"Labels of pictures and questions in {CHINESE}.")
     )
     monkeypatch.setattr(translation, "known", lambda: (CHINESE,))
     return tmp_path, part, cells
@@ -386,6 +400,135 @@ def test_a_language_that_is_not_there_is_said_in_one_sentence(monkeypatch):
         match=r"'tlh', and the course has no such language\. Choose one of: en, de, zh_Hans",
     ):
         translate("library call")
+
+
+# ---- what checks and commands say -----------------------------------------------------------------------------------
+
+
+def test_all_that_checks_and_commands_say_is_translated(root):
+    entries = catalog.read(root / translation.CATALOGS / CHINESE / messages.FILE)
+    assert [entry.english for entry in entries] == translation.words_said(root)
+    missing = [entry.english for entry in entries if not entry.is_translated]
+    assert not missing, f"translate these in {messages.FILE}: {missing}"
+
+
+def test_a_translated_sentence_holds_the_values_of_the_english_one():
+    for language in known():
+        for english, text in messages.sentences(language).items():
+            holes = sorted(set(messages.VALUE.findall(english)))
+            assert sorted(set(messages.VALUE.findall(text))) == holes, (language, english)
+
+
+@pytest.mark.parametrize(
+    ("code", "wanted"),
+    [
+        ('check(x, "what it is", "why")', ["what it is", "why"]),
+        ('check(x, "a size", "", "two or more", n)', ["a size", "two or more"]),
+        ('check_equal(3, "an answer", f"the graphs of {f.name}")', ["the graphs of {A}"]),
+        ('check_equal(3, 2, f"{a} and {b} of {a}")', ["{A} and {B} of {A}"]),
+        ('check_close(3, 2, what="the sum", why="one or " + two)', ["the sum", "one or {A}"]),
+        ('check_runs(f, "it runs", hints={KeyError: "no such key"})', ["it runs", "no such key"]),
+        ('check_graphs(3, 2, "the graphs", yes if z else "many of them")', ["the graphs", "many of them"]),
+        ('why = "a reason"\ncheck(x, "a thing", why)', ["a thing", "a reason"]),
+        ('for n, why in [(1, "a reason")]:\n  check(x, "a thing", why)', ["a thing", "a reason"]),
+        (
+            'for case, f in {"two rows": g}.items():\n  check_equal(f(), 3, f"{case}: the sum")',
+            ["{A}: the sum", "two rows"],
+        ),
+        (
+            'def right(x, what="the row"):\n  check(x, f"m of {what}")\nright(y, "a long row")',
+            ["a long row", "m of {A}", "the row"],
+        ),
+        ('check(x, "x.exp() + 1", "softmax_backward")', []),
+        ('!course check 1\ncheck(x, "a thing")', ["a thing"]),
+    ],
+)  # fmt: skip
+def test_what_a_check_says_is_read_from_its_code(code, wanted):
+    cell = {"cell_type": "code", "source": code}
+    assert words_of_checks(json.dumps({"cells": [cell]})) == wanted
+
+
+def test_what_a_command_says_is_read_from_its_code():
+    source = 'WORDS = {"a": "one way"}\nsay(phrase("{n} of {all}", n=1), phrase(WORDS[key]))'
+    assert words_of_module(source) == ["{n} of {all}", "one way"]
+
+
+@pytest.fixture
+def two_sentences(monkeypatch, speaks_chinese):
+    """A catalog with a few sentences, in place of the course's own."""
+    known_sentences = {
+        "{A} of {B}": "{B} 的 {A}",
+        "the gradient of {A}": "{A} 的梯度",
+        "two rows": "两行",
+        "{n} of {all} points": "{n}/{all} 分",
+    }
+    messages._patterns.cache_clear()
+    monkeypatch.setattr(messages, "sentences", lambda language: known_sentences)
+    yield
+    messages._patterns.cache_clear()
+
+
+def test_a_message_is_found_by_its_words_and_keeps_its_values(two_sentences):
+    assert translate_message("the gradient of x") == "x 的梯度"
+    assert translate_message("the gradient of two rows") == "两行 的梯度"
+    assert translate_message("the shape of (2, 3)") == "(2, 3) 的 the shape"
+    assert translate_message("nobody knows this") == "nobody knows this"
+
+
+def test_a_sentence_of_a_command_is_filled_in(two_sentences, monkeypatch):
+    assert phrase("{n} of {all} points", n=3, all="14") == "3/14 分"
+    monkeypatch.setenv("COURSE_LANGUAGE", "en")
+    assert phrase("{n} of {all} points", n=3, all="14") == "3 of 14 points"
+
+
+def test_a_sentence_of_a_command_is_no_pattern_for_the_message_of_a_check(speaks_chinese):
+    assert translate_message("nobody knows 3 of these") == "nobody knows 3 of these"
+
+
+def test_the_line_of_the_answer_is_found_in_a_message_in_chinese(speaks_chinese):
+    with pytest.raises(CheckFailed) as failed:
+        check_equal(None, 2, "f(3)")
+    cell = as_cell("def f(x):\n    print(x)")
+    assert "`print`" in line_of_the_answer(str(failed.value), [cell])
+    assert "\n行:" in line_of_the_answer(str(failed.value), [cell])
+
+
+def as_cell(source: str):
+    return nbformat.v4.new_code_cell(source)
+
+
+def test_each_sentence_of_a_command_gets_its_values(root):
+    """`phrase("{n} points", n=3)`: as many values as holes, and of the same names."""
+    for path in (root / "course_lib" / "grading").rglob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if not isinstance(node, ast.Call) or getattr(node.func, "id", "") != "phrase":
+                continue
+            if isinstance(node.args[0], ast.Constant):
+                holes = set(messages.VALUE.findall(node.args[0].value))
+                given = {keyword.arg for keyword in node.keywords}
+                assert holes == given, (path.name, node.lineno)
+
+
+def test_progress_speaks_the_language(speaks_chinese):
+    text = str(Progress((Standing("01_eager_overhead", "begun", 2, 14),)))
+    assert "已开始：`course check 01`" in text and "2/14 分" in text
+    assert "接下来：notebooks/zh/01_eager_overhead.ipynb" in text
+
+
+def test_a_copy_says_in_which_language_it_was_made(root, tmp_path, monkeypatch):
+    """The kernel that runs it, and `course check`, speak that language without being told."""
+    lesson = find_lesson(root, "1")
+    monkeypatch.setenv("COURSE_LANGUAGE", "zh")
+    chinese_copy, path = as_copy(handed_out(lesson)), tmp_path / "01_eager_overhead.ipynb"
+    path.write_text(json.dumps(chinese_copy), encoding="utf-8")
+    monkeypatch.delenv("COURSE_LANGUAGE")
+    assert "language" not in as_copy(handed_out(lesson)).metadata["course"]
+
+    assert translate("library call") == "library call"
+    monkeypatch.setenv("JPY_SESSION_NAME", str(path))
+    assert translate("library call") == "库调用"
+    monkeypatch.setenv("COURSE_LANGUAGE", "en")
+    assert translate("library call") == "library call"
 
 
 # ---- exercises and checks -------------------------------------------------------------------------------------------

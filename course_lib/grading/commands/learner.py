@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import argparse
 import functools
+import os
 import time
 from collections import Counter
 from collections.abc import Callable
@@ -17,6 +18,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from course_lib.grading.mistakes import above_zero
+from course_lib.languages import chosen, of_copy, phrase
 
 from . import Command, Commands, say_beside
 
@@ -76,8 +78,11 @@ def tidied(command: Command) -> Command:
         if removed:
             names = ", ".join(path.name for path in removed)
             say_beside(
-                f"An earlier command was stopped while it wrote: its unfinished file is removed ({names}). "
-                "Nothing is lost: a file is replaced only when the new one is whole."
+                phrase(
+                    "An earlier command was stopped while it wrote: its unfinished file is removed ({names}). "
+                    "Nothing is lost: a file is replaced only when the new one is whole.",
+                    names=names,
+                )
             )
         return command(args)
 
@@ -112,14 +117,16 @@ def check(args: argparse.Namespace) -> int:
     from course_lib.grading.runner import Limits
     from course_lib.grading.tries import require_a_turn
 
-    lesson = find_lesson(find_root(), args.lesson)
+    root = find_root()
+    speak_as_the_copies(root)
+    lesson = find_lesson(root, args.lesson)
     limits = Limits(cell_seconds=args.seconds, memory_bytes=int(args.memory * 2**30))
     path = args.notebook or learners_file(lesson)
     answers = digest(read_copy(lesson) if path == lesson.copy else read(path))
 
     require_a_turn(lesson)
     note_when_saved(lesson, path)
-    say_beside(f"{lesson}: starting Python, then every cell runs once ...")
+    say_beside(phrase("{lesson}: starting Python, then every cell runs once ...", lesson=lesson))
     report = mark_exercise(lesson, path, limits, say_beside)
     print(report)
 
@@ -129,20 +136,40 @@ def check(args: argparse.Namespace) -> int:
     return 0 if report.points == report.out_of else 1
 
 
+def speak_as_the_copies(root: Path) -> None:
+    """Speak the language in which the learner's copies were made, unless another one is chosen; the
+    process that runs the checks speaks it, too."""
+    from course_lib.grading.notebooks import work_folder
+
+    copies = sorted(work_folder(root).glob("[0-9][0-9]_*.ipynb"))
+    language = chosen() or next(filter(None, (of_copy(str(path)) for path in copies)), None)
+    if language:
+        os.environ["COURSE_LANGUAGE"] = language
+
+
 def note_when_saved(lesson: Lesson, path: Path) -> None:
     """Say how old the file is: what is typed in JupyterLab and not saved yet cannot be marked, and
     nothing else would show it."""
     age = time.time() - path.stat().st_mtime
     if age > JUST_SAVED:
-        say_beside(f"{lesson} as saved {ago(age)}. Changed since? Ctrl+S saves it.")
+        say_beside(
+            phrase(
+                "{lesson} as saved {ago}. Changed since? Ctrl+S saves it.",
+                lesson=lesson,
+                ago=ago(age),
+            )
+        )
 
 
 def ago(seconds: float) -> str:
     """A time that has passed, in the largest unit of which there are two or more."""
-    for unit, size in (("days", 86400), ("hours", 3600), ("minutes", 60)):
-        if seconds >= 2 * size:
-            return f"{seconds // size:.0f} {unit} ago"
-    return f"{seconds:.0f} seconds ago"
+    if seconds >= 2 * 86400:
+        return phrase("{n} days ago", n=f"{seconds // 86400:.0f}")
+    if seconds >= 2 * 3600:
+        return phrase("{n} hours ago", n=f"{seconds // 3600:.0f}")
+    if seconds >= 2 * 60:
+        return phrase("{n} minutes ago", n=f"{seconds // 60:.0f}")
+    return phrase("{n} seconds ago", n=f"{seconds:.0f}")
 
 
 def remember_result(lesson: Lesson, report: Report, answers: str) -> None:
@@ -159,7 +186,7 @@ def remember_result(lesson: Lesson, report: Report, answers: str) -> None:
         note(lesson, report)
         keep_now(lesson, "check")
     except CourseError as problem:
-        say_beside(f"course: the points are not remembered: {problem}")
+        say_beside(phrase("course: the points are not remembered: {error}", error=problem))
 
 
 def add_progress(commands: Commands) -> None:
@@ -174,15 +201,15 @@ def progress(args: argparse.Namespace) -> int:
     from course_lib.grading.progress import progress
 
     root = find_root()
+    speak_as_the_copies(root)
     learners_progress = progress(root)
     print(learners_progress)
     if args.html:
         from course_lib.grading.pages import progress_page, save
         from course_lib.grading.tries import file_of, tries_in
 
-        print(
-            f"written: {save(args.html, progress_page(learners_progress, tries_in(file_of(root))))}"
-        )
+        page = progress_page(learners_progress, tries_in(file_of(root)))
+        print(phrase("written: {file}", file=save(args.html, page)))
     return 0
 
 
