@@ -126,8 +126,13 @@ def without_underscore(op: Any) -> Any:
 
 
 def leave(value: Any) -> Any:
-    """A value of the functional world as the graph returns it, in the strides that the program
-    saw."""
+    """A value of the functional world as the graph returns it: in the strides that the program saw,
+    and with nothing still to be conjugated or negated that it did not see so."""
     if not isinstance(value, FunctionalTensor):
         return value
-    return restride(value, value, lies=value.from_functional()).from_functional()
+    plain = restride(value, value, lies=value.from_functional()).from_functional()
+    if plain.is_conj() and not value.is_conj():
+        plain = plain.resolve_conj()
+    if plain.is_neg() and not value.is_neg():
+        plain = plain.resolve_neg()
+    return plain

@@ -40,6 +40,9 @@ class Result:
     # None for the tensor itself
     layout: Layout | None = None
     requires_grad: bool = True
+    # What the view does to the numbers that lie in its base
+    conjugates: bool = False
+    negates: bool = False
 
     def in_sizes(self) -> "Result":
         """This result, with the numbers of its layout as `sizes.Size`s."""
@@ -58,7 +61,12 @@ class Result:
         sizes, strides, offset = self.layout
         # Also under `no_grad`: the view has a `grad_fn` then, as in eager.
         with torch.enable_grad():
-            return base.as_strided(sizes, strides, base.storage_offset() + offset)
+            is_whole = (base.shape, base.stride(), 0) == (sizes, strides, offset)
+            if not (is_whole and (self.conjugates or self.negates)):
+                base = base.as_strided(sizes, strides, base.storage_offset() + offset)
+            if self.conjugates:
+                base = base.conj()
+            return torch._neg_view(base) if self.negates else base
 
 
 @dataclass(frozen=True)
@@ -257,7 +265,14 @@ class Describing:
             part, base = captured, owner.captured
         offset = part.storage_offset() - base.storage_offset()
         layout = Layout(tuple(part.shape), part.stride(), offset)
-        return Result(owner.number, owner.of_input, layout, tensor.requires_grad)
+        return Result(
+            owner.number,
+            owner.of_input,
+            layout,
+            tensor.requires_grad,
+            conjugates=part.is_conj() != base.is_conj(),
+            negates=part.is_neg() != base.is_neg(),
+        )
 
     def new_owner(self, tensor: torch.Tensor) -> Owner:
         """The owner of the memory of `tensor`, a result that shares memory with no input.
@@ -270,7 +285,10 @@ class Describing:
             if memory(result) == memory(tensor):
                 mates.append(Mate(result, captured))
 
-        is_alone = all(mate.tensor is tensor for mate in mates)
+        # A value of the graph is what lies in memory. `(x * 2).conj()` shows something else, so it
+        # is a view of `x * 2` for us, too.
+        is_as_in_memory = not (tensor.is_conj() or tensor.is_neg())
+        is_alone = is_as_in_memory and all(mate.tensor is tensor for mate in mates)
         base = tensor if is_alone else base_of(tensor, mates)
 
         # If they share memory in the captured program, too, its tensor says how the value lies.
