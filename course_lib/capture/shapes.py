@@ -49,6 +49,8 @@ from course_lib.written import quiet
 
 SIZE = torch.ops.aten.sym_size.int
 """The function of a symbol that is the size of a tensor (`Origin`)."""
+FAKES = FakeTensorMode
+"""How torch infers shapes without data. For a torch that infers a wrong one, a corner mends it."""
 LONGEST_FORMULA = 300
 """Characters of a formula of floats. A longer one is computed now, from numbers that are guarded by
 value."""
@@ -118,7 +120,7 @@ class Shapes:
             allow_scalar_outputs=numbers_of_data,
             allow_dynamic_output_shape_ops=sizes_of_data,
         )
-        self.mode = FakeTensorMode(shape_env=self.env)
+        self.mode = FAKES(shape_env=self.env)
         self.found: dict[sympy.Symbol, Origin] = {}
         self.marked: set[sympy.Symbol] = set()
         # Symbols whose range was promised, and the guards that say it

@@ -15,6 +15,7 @@ A reader of lesson 02 and 03 may skip this folder. In PyTorch: the long tail of
     loops_over_time.py     `nn.RNN`, `nn.GRU`: torch writes them out step by step
     looking.py             `locals`, `globals`, frames, threads, `dir`, `pickle` of constants
     names_one_by_one.py    what `globals()` and `sys.modules` have in common
+    norms_of_fakes.py      the shape of a norm, where torch infers a wrong one
     numpy.py               NumPy's functions and numbers, its arrays from outside; the files
                            `numpy_*.py`: what computes them
     optimizers.py          optimizers that are not torch's own
@@ -44,6 +45,7 @@ from course_lib.capture.corners import (
     loaded_modules,
     looking,
     loops_over_time,
+    norms_of_fakes,
     numpy,
     optimizers,
     own_generator,
