@@ -21,6 +21,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from course_lib.languages import phrase
+
 from . import writing
 from .errors import CourseError
 from .handed_out import as_copy, base_of, handed_out, keep_base
@@ -40,12 +42,13 @@ class Done:
     said: list[str] = field(default_factory=list)
 
     def __str__(self) -> str:
+        copy = self.lesson.shown(self.lesson.copy)
         words = {
-            "made": f"made {self.lesson.shown(self.lesson.copy)}",
-            "there": f"{self.lesson.shown(self.lesson.copy)} is there already and stays as it is",
-            "current": "nothing new",
-            "updated": f"{self.lesson.shown(self.lesson.copy)} is up to date now",
-            "failed": "nothing was changed",
+            "made": phrase("made {copy}", copy=copy),
+            "there": phrase("{copy} is there already and stays as it is", copy=copy),
+            "current": phrase("nothing new"),
+            "updated": phrase("{copy} is up to date now", copy=copy),
+            "failed": phrase("nothing was changed"),
         }
         lines = [f"{self.lesson}: {words[self.word]}", *(f"    {line}" for line in self.said)]
         return "\n".join(lines)
@@ -128,13 +131,13 @@ def has_update(lesson: Lesson) -> bool:
 def _sentences(lesson: Lesson, merged: Merged) -> list[str]:
     sentences = []
     if merged.answers:
-        sentences.append(f"your answers stay: {some_names(merged.answers)}")
+        sentences.append(phrase("your answers stay: {names}", names=some_names(merged.answers)))
 
     for words, names in (
-        ("changed by the course", merged.changed),
-        ("new", merged.new),
-        ("back, for it had been deleted", merged.back),
-        ("no part of the course any more", merged.gone),
+        (phrase("changed by the course"), merged.changed),
+        (phrase("new"), merged.new),
+        (phrase("back, for it had been deleted"), merged.back),
+        (phrase("no part of the course any more"), merged.gone),
     ):
         if names:
             sentences.append(f"{words}: {some_names(names)}")

@@ -31,9 +31,9 @@ JUST_SAVED = 5.0  # seconds
 
 # how many lessons ended with a word that is counted, not told one by one
 COUNTED = {
-    "made": "made in work/",
-    "there": "in work/ already, which stay as they are",
-    "current": "with nothing new to get",
+    "made": "{copies} made in work/",
+    "there": "{copies} in work/ already, which stay as they are",
+    "current": "{copies} with nothing new to get",
 }
 
 
@@ -342,7 +342,10 @@ def hint_to_join(wanted: str) -> None:
     has_begun = memory.start is not None or memory.known
     if not is_first and not has_begun:
         print(
-            f"If you join the course at this lesson: `course join {lesson.number}` counts the lessons before it as given."
+            phrase(
+                "If you join the course at this lesson: `course join {n}` counts the lessons before it as given.",
+                n=lesson.number,
+            )
         )
 
 
@@ -392,8 +395,9 @@ def each_lesson(
 
     for word in counted:
         if counts[word]:
-            copies = "copies" if counts[word] > 1 else "copy"
-            print(f"{counts[word]} {copies} {COUNTED[word]}")
+            many = counts[word] > 1
+            copies = phrase("{n} copies", n=counts[word]) if many else phrase("1 copy")
+            print(phrase(COUNTED[word], copies=copies))
     return 2 if failed else 0
 
 
