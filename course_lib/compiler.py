@@ -25,6 +25,7 @@ from typing import Any, NamedTuple
 import torch
 
 from course_lib import backends, config, events
+from course_lib.apart import apart_from_hooks
 from course_lib.callables import compiled_function, compiled_module
 from course_lib.capture import CaptureResult, History, Unsupported, global_state
 from course_lib.capture.user import NO_UNBACKED
@@ -32,7 +33,7 @@ from course_lib.frames import AS_IT_IS, SKIP, Answer, Frame, Watcher, call, numb
 from course_lib.frames.resume import NEVER_CAPTURED
 from course_lib.giving_up import HINT, AtLimit, has_work
 from course_lib.guards import Check
-from course_lib.pipeline import Pipeline, apart_from_hooks
+from course_lib.pipeline import Pipeline
 from course_lib.trace_rules import is_skipped, runs_unwatched
 
 ASK_AGAIN = None

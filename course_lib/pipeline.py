@@ -9,72 +9,21 @@ frame ─ capture ─▶ FX graph, guards, head ─ trace ─▶ ATen graph ─ 
 In PyTorch: `torch/_inductor/compile_fx.py` (`compile_fx`, `compile_fx_inner`).
 """
 
-import contextlib
-import copy
 import dataclasses
-import sys
-import threading
-import warnings
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
-from itertools import compress
 from typing import Any, cast
 
 import torch
 from torch import fx
-from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.fx._lazy_graph_module import _LazyGraphModule
 
-from course_lib import autograd, capture, config, events, lowering, runtime, scheduling, sizes
+from course_lib import autograd, capture, events, lowering, runtime, scheduling, sizes
+from course_lib.apart import apart_from_hooks
 from course_lib.autograd import Program
 from course_lib.capture import CaptureResult
-from course_lib.failing import WHILE_COMPILING
-from course_lib.written import forget, quiet, traceable
-
-COMPILING = threading.RLock()
-"""One thread compiles at a time: `make_fx` patches torch itself."""
-
-
-@contextlib.contextmanager
-def apart_from_hooks() -> Iterator[None]:
-    """Compile on one thread at a time, and save no tensors for hooks (of `checkpoint`, say) that
-    are active around it."""
-    hooks: Any = contextlib.nullcontext()
-    if torch._C._autograd._top_saved_tensors_default_hooks(True) is not None:
-        hooks = torch.autograd.graph.saved_tensors_hooks(as_it_is, as_it_is)
-
-    with COMPILING, hooks, config.collector_paused(), filters_unchanged():
-        yield
-
-
-def as_it_is(tensor: torch.Tensor) -> torch.Tensor:
-    return tensor
-
-
-@contextlib.contextmanager
-def filters_unchanged() -> Iterator[None]:
-    """Let `catch_warnings` inside not count as a change of the filters: Python would forget which
-    warnings were shown."""
-    modules = [sys.modules[name] for name in ("warnings", "_py_warnings") if name in sys.modules]
-    names = ("_filters_mutated", "_filters_mutated_lock_held")
-    before = [
-        (module, name, vars(module)[name])
-        for module in modules
-        for name in names
-        if name in vars(module)
-    ]
-
-    for module, name, _ in before:
-        setattr(module, name, nothing)
-    try:
-        yield
-    finally:
-        for module, name, function in before:
-            setattr(module, name, function)
-
-
-def nothing() -> None: ...
+from course_lib.for_each_size import BuildForSizes, specialized, with_numbers
 
 
 @dataclass(frozen=True)
@@ -127,7 +76,7 @@ class Pipeline:
 
         What cannot be compiled runs as it is, and is told."""
         if makes_parameter(gm):
-            return fall_back(gm, "a parameter is made inside")
+            return autograd.fall_back(gm, "a parameter is made inside")
         if autograd.has_sizes_of_data(gm):
             return self.compile_around_data(gm, codegen)
         if is_symbolic(gm):
@@ -145,9 +94,9 @@ class Pipeline:
             # a learner's stage: its own NotImplementedError is the message
             if self.lower is not lowering.lower or "Exercise:" in str(problem):
                 raise
-            return fall_back(gm, str(problem))
+            return autograd.fall_back(gm, str(problem))
         except (runtime.BackendMissing, runtime.CompileFailed) as problem:
-            return fall_back(gm, str(problem), warn=True)
+            return autograd.fall_back(gm, str(problem), warn=True)
 
     def compile_for_sizes(self, gm: fx.GraphModule, codegen: str, differentiate: bool) -> Program:
         """A graph with symbolic sizes: one program for all of them; where that cannot be, one for
@@ -183,7 +132,7 @@ class Pipeline:
         try:
             return autograd.around_data(gm, compile_piece, apart_from_hooks)
         except NotImplementedError as problem:
-            return fall_back(gm, str(problem))
+            return autograd.fall_back(gm, str(problem))
 
     def needs_numbers(self) -> str | None:
         """Why no graph is compiled in symbols by these stages, or None."""
@@ -342,102 +291,14 @@ class Pipeline:
         )
         return codegen in ("auto", "cpp", "triton") and is_ours
 
-    def specialize(
-        self, gm: fx.GraphModule, build: Callable[[fx.GraphModule, list[Any]], Program]
-    ) -> Program:
-        """A program for each of the first `config.sizes_limit` sets of sizes, around kernels that
-        take numbers as arguments."""
-        built: dict[Any, Program] = {}
-        # The graph with an input more for each Python number that meets a tensor; None if it has
-        # no such numbers
-        lifted = autograd.lift_numbers(gm)
-        if lifted and not lifted.depends_on_sizes:
-            # From call to call nothing but those numbers differs, and they are inputs now.
-            return self.build_once(gm, lifted, build)
-
-        def run(*args: Any) -> tuple[Any, ...]:
-            if lifted and autograd.hooks_for_saved_tensors():
-                # The hooks would see tensors that stand for numbers, which eager does not have.
-                return fall_back(gm, autograd.runtime.HOOKS)(*args)
-            numbers = lifted.values(args) if lifted else []
-            if numbers is None:
-                return fall_back(gm, "a number is too large for the kernels")(*args)
-
-            # A program is for one set of sizes, strides and numbers. A number that kernels take as
-            # an argument may change.
-            fixed = compress(args, lifted.depends_on) if lifted else args
-            key = tuple(map(sizes_of_argument, fixed))
-            if key not in built:
-                if len(built) >= config.sizes_limit:
-                    why = f"it met more than {config.sizes_limit} sets of sizes"
-                    return fall_back(gm, why)(*args)
-
-                graph = lifted.graph if lifted else gm
-                built[key] = build_for(graph, [*args, *numbers], build)
-            return built[key](*args, *numbers)
-
-        return run
-
-    @staticmethod
-    def build_once(
-        gm: fx.GraphModule, lifted: Any, build: Callable[[fx.GraphModule, list[Any]], Program]
-    ) -> Program:
-        """One program for all calls: only numbers change, and all of them are arguments of the
-        kernels. It is built in the first call, which has examples of the inputs."""
-        built: list[Program] = []
-
-        def run(*args: Any) -> tuple[Any, ...]:
-            if autograd.hooks_for_saved_tensors():
-                # The hooks would see tensors that stand for numbers, which eager does not have.
-                return fall_back(gm, autograd.runtime.HOOKS)(*args)
-            numbers = lifted.values(args)
-            if numbers is None:
-                return fall_back(gm, "a number is too large for the kernels")(*args)
-            if not built:
-                built.append(build_for(lifted.graph, [*args, *numbers], build))
-            return built[0](*args, *numbers)
-
-        return run
+    def specialize(self, gm: fx.GraphModule, build: BuildForSizes) -> Program:
+        """A program for each set of sizes, each compiled by `build` when it is met."""
+        return specialized(gm, build)
 
 
 def without_options(stage: Any) -> Any:
     """The function of a stage: for `max-autotune` one of ours is a `partial` with an option."""
     return stage.func if isinstance(stage, partial) else stage
-
-
-def sizes_of_argument(value: Any) -> Any:
-    """What of an argument a program depends on: sizes and strides of a tensor; a number itself."""
-    if isinstance(value, torch.Tensor):
-        return (*value.shape, *value.stride())
-    return value
-
-
-def with_numbers(program: Program, lifted: Any, gm: fx.GraphModule) -> Program:
-    """A program that is given numbers as tensors, behind its inputs."""
-
-    def run(*args: Any) -> tuple[Any, ...]:
-        if autograd.hooks_for_saved_tensors():
-            # the hooks would be shown the tensors that stand for numbers, which eager does not have
-            return fall_back(gm, autograd.runtime.HOOKS)(*args)
-        numbers = lifted.values(args)
-        if numbers is None:
-            return fall_back(gm, "a number is too large for the kernels")(*args)
-        return program(*args, *numbers)
-
-    return run
-
-
-def build_for(
-    gm: fx.GraphModule, inputs: list[Any], build: Callable[[fx.GraphModule, list[Any]], Program]
-) -> Program:
-    """A program for inputs of just these sizes, compiled in the middle of a run."""
-    try:
-        with apart_from_hooks(), capture.recording_mode():
-            return build(with_sizes(gm, inputs), inputs)
-    except Exception as error:
-        # the head must not take it for an error of the program's data (`failing.py`)
-        setattr(error, WHILE_COMPILING, True)
-        raise
 
 
 def makes_parameter(gm: fx.GraphModule) -> bool:
@@ -465,30 +326,6 @@ def sizes_of(gm: fx.GraphModule) -> list[Any]:
     return sizes
 
 
-@capture.recording_mode()  # the graph may switch autocast
-def with_sizes(gm: fx.GraphModule, args: Sequence[Any]) -> fx.GraphModule:
-    """The graph for inputs of just these sizes; numbers among the inputs become constants."""
-    static, mode = copy.deepcopy(gm), FakeTensorMode()
-    interpreter = fx.Interpreter(static, garbage_collect_values=False)
-    with mode, quiet():
-        fakes = [mode.from_tensor(arg) if isinstance(arg, torch.Tensor) else arg for arg in args]
-        interpreter.run(*fakes)
-
-    for node, value in interpreter.env.items():
-        node.meta["val"] = value
-        if node.op == "call_function" and isinstance(value, (int, float)):  # made of sizes
-            node.replace_all_uses_with(value)
-
-    for node, arg in zip(static.graph.find_nodes(op="placeholder"), args, strict=True):
-        node.meta["requires_grad"] = getattr(arg, "requires_grad", False)
-        if not isinstance(arg, torch.Tensor):
-            node.replace_all_uses_with(arg)
-
-    forget(type(static))  # the copy's first `forward`; it gets another
-    static.recompile()
-    return traceable(static)
-
-
 def without_autocast(program: Program) -> Program:
     """A program whose operators are not cast once more: what autocast does is in the graph."""
 
@@ -510,14 +347,6 @@ def without_recording(program: Program) -> Program:
             return program(*args)
 
     return run
-
-
-def fall_back(gm: fx.GraphModule, why: str, warn: bool = False) -> Program:
-    """Run the captured graph operation by operation, and say why."""
-    events.emit(events.FellBack(autograd.runtime.OP_BY_OP, why))
-    if warn:
-        warnings.warn(why, stacklevel=2)
-    return autograd.op_by_op(gm)
 
 
 def needs_grad(inputs: Sequence[torch.Tensor], gm: fx.GraphModule) -> bool:

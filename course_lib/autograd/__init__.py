@@ -20,6 +20,7 @@ The other files have one special case each:
     sizes_as_nodes.py, forms.py     symbolic sizes in a graph, and the shapes that they give
     absent.py                       backward when some results were not used
     again.py                        backward by eager's own rules: twice, or after a write
+    around_data.py                  a graph in pieces, around sizes that only the data says
     result_hooks.py                 hooks on results
     buckets.py                      a graph in pieces, under `DistributedDataParallel`
 
@@ -28,11 +29,12 @@ In PyTorch: `torch/_functorch/aot_autograd.py`, `torch/_functorch/partitioners.p
 
 from course_lib.autograd.around_data import around_data, has_sizes_of_data
 from course_lib.autograd.buckets import active_module, in_pieces
-from course_lib.autograd.numbers import lift_numbers
+from course_lib.autograd.numbers import Lifted, lift_numbers
 from course_lib.autograd.partition import Partition, partition
 from course_lib.autograd.runtime import (
     Program,
     differentiable,
+    fall_back,
     finished,
     hooks_for_saved_tensors,
     op_by_op,

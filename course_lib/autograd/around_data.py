@@ -22,10 +22,10 @@ from typing import Any
 import torch
 from torch import fx
 
-from course_lib import capture, config, events
+from course_lib import capture, config
 from course_lib.autograd.buckets import inputs_of, lives_until_written, turns_other_switch
 from course_lib.autograd.partition import part
-from course_lib.autograd.runtime import OP_BY_OP, Program, op_by_op, restoring
+from course_lib.autograd.runtime import Program, fall_back, restoring
 from course_lib.capture.facts import is_fact
 from course_lib.capture.graph import STATE
 from course_lib.capture.shapes import History, Shapes
@@ -241,10 +241,8 @@ class Piece:
 
         # Sizes that differ in each call would be compiled for in each call
         if len(self.entries) >= config.sizes_limit:
-            events.emit(
-                events.FellBack(OP_BY_OP, f"it met more than {config.sizes_limit} sets of sizes")
-            )
-            return op_by_op(self.graph)
+            why = f"it met more than {config.sizes_limit} sets of sizes"
+            return fall_back(self.graph, why)
 
         # The whole graph is running: hooks and modes of the run are not those of a compile
         with self.apart(), capture.recording_mode():
@@ -262,8 +260,7 @@ class Piece:
             program = self.compile_piece(graph, args)
         except Exception as problem:
             # It runs as in eager, which raises what there is to raise.
-            events.emit(events.FellBack(OP_BY_OP, f"{type(problem).__name__}: {problem}"))
-            program = op_by_op(self.graph)
+            program = fall_back(self.graph, f"{type(problem).__name__}: {problem}")
         return Entry(Fits(shapes, args, fakes), program)
 
     def history(self, args: Sequence[Any]) -> History:

@@ -8,6 +8,7 @@ In PyTorch: `torch/_functorch/_aot_autograd/runtime_wrappers.py`
 """
 
 import itertools
+import warnings
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -35,6 +36,14 @@ WRITTEN = (
 def op_by_op(gm: fx.GraphModule) -> Program:
     """The captured graph, run as it is."""
     return restoring(gm.forward, gm)
+
+
+def fall_back(gm: fx.GraphModule, why: str, warn: bool = False) -> Program:
+    """Run the captured graph operation by operation, and say why."""
+    events.emit(events.FellBack(OP_BY_OP, why))
+    if warn:
+        warnings.warn(why, stacklevel=2)
+    return op_by_op(gm)
 
 
 def restoring(program: Program, gm: fx.GraphModule) -> Program:

@@ -22,10 +22,10 @@ import torch
 
 import course_lib.compiler
 from course_lib import Pipeline, backends
+from course_lib.apart import COMPILING
 from course_lib.compiler import Compiler, compiled_function, compiled_module
 from course_lib.frames import resume
 from course_lib.guards import Check
-from course_lib.pipeline import COMPILING
 from course_lib.viz.kit.style import Picture
 from course_lib.viz.kit.tables import table
 from course_lib.viz.pictures.pipeline.owners import keepsake, owners

@@ -16,8 +16,8 @@ from course_lib import events
 from course_lib.autograd import trace
 from course_lib.capture import CaptureResult, Guard, Unsupported
 from course_lib.compiler import compile
+from course_lib.for_each_size import with_sizes
 from course_lib.lowering import DECOMPOSITIONS, ExternKernel, lower
-from course_lib.pipeline import with_sizes
 from course_lib.viz.kit.arguments import a_function
 from course_lib.viz.kit.style import plural
 from course_lib.viz.recording import Recording

@@ -35,7 +35,8 @@ from course_lib.codegen.cpp import cpp_source
 from course_lib.codegen.printer import identifier
 from course_lib.codegen.triton import triton_source
 from course_lib.codegen.wrapper import Wrapper
-from course_lib.pipeline import Pipeline, with_sizes
+from course_lib.for_each_size import with_sizes
+from course_lib.pipeline import Pipeline
 from course_lib.scheduling import Fuse, FusedKernel
 from course_lib.viz.evaluator import evaluate
 

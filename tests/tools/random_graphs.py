@@ -52,7 +52,8 @@ from course_lib import config, native, runtime
 from course_lib.codegen import cpp
 from course_lib.codegen import plan as cpp_plan
 from course_lib.codegen.wrapper import Wrapper
-from course_lib.pipeline import Pipeline, with_sizes
+from course_lib.for_each_size import with_sizes
+from course_lib.pipeline import Pipeline
 from course_lib.runtime import compiler
 from course_lib.scheduling import Fuse, FusedKernel
 from course_lib.viz.evaluator import evaluate

@@ -29,8 +29,9 @@ import torch
 from torch.utils import _pytree as pytree
 
 from course_lib import events
+from course_lib.autograd import fall_back
 from course_lib.compiler import compile
-from course_lib.pipeline import Pipeline, fall_back, needs_grad
+from course_lib.pipeline import Pipeline, needs_grad
 from course_lib.viz.kit.arguments import a_function
 from course_lib.viz.kit.style import Picture, escape, human_bytes, human_seconds
 from course_lib.viz.kit.tables import columns, html_table
