@@ -1,9 +1,9 @@
 """What a C++ kernel will look like, decided before a line of it is printed.
 
 In:  a `FusedKernel` and its steps as trees.
-Out: a `KernelPlan` (which loop gets the SIMD lanes, and which the threads), and for each pass over
-     the columns a `PassPlan` (what is gathered how, in blocks of how many columns, what lies on the
-     stack, what is fetched ahead).
+Out: a `Planner`, which says which loop gets the SIMD lanes and which the threads; and for each pass
+     over the columns a `PassPlan`: how each reduction is added up, how many columns go together,
+     what lies on the stack, what is fetched ahead.
 
 `codegen.cpp` prints what is decided here. The numbers below were measured:
 docs/design/generated-code.md.
@@ -37,19 +37,23 @@ PARALLEL_FROM = 16 * 1024
 FEW_ROWS = 16
 # Rows that go side by side in the shape 'lanes': four registers of AVX-512, eight of AVX2
 LANES = 64
-# Longer float sums go in blocks, whose sums are added up as double: the error stays that of a short
-# sum
+# A float sum over more columns goes in blocks of so many, whose sums are added up as double: the
+# error stays that of a short sum
 BLOCK = 4096
-# So many lanes, or loops, share one sum of a block
-SHARED_BY = 8
+# The error grows with the additions that follow one another. Along a row, (at least) eight SIMD
+# lanes share the columns: a block of 4096 is 512 additions in each lane. Where lanes do not share a
+# sum, 512 columns are as many additions
+LANES_OF_A_SUM = 8
+UNSHARED_BLOCK = BLOCK // LANES_OF_A_SUM
 # Where the order of values matters (0.0 before -0.0), up to so many columns are compared one by one
 FEW = 8
 # So many columns are computed at a time where their values go to the next loop through an array on
 # the stack
 STRIP = 64
-# Columns of a row that its passes read too far apart for what the processor itself fetches ahead
+# A row of at least so many columns is read faster if the next one is fetched while this one is
+# finished: the processor itself fetches ahead only along a row
 LONG = 2048
-# Bytes that a kernel moves: from here on its results would leave the caches before anybody reads
+# A kernel that moves at least so many bytes has results that leave the caches before anybody reads
 # them
 STREAM_FROM = 64 * 2**20
 with contextlib.suppress(OSError, ValueError):
@@ -58,22 +62,31 @@ with contextlib.suppress(OSError, ValueError):
     STREAM_FROM = min(STREAM_FROM, last_cache or STREAM_FROM)
 
 Shape = Literal["rows", "lanes", "columns"]
+"""What a kernel does side by side.
+
+    rows       each thread has rows; SIMD lanes share the columns of one row
+    lanes      each thread has rows; each SIMD lane has a row of its own
+    columns    there are few rows: threads share the columns, and so do lanes
+"""
 
 
 def shape_of(kernel: FusedKernel, trees: Mapping[Step, Expr]) -> Shape:
     """Which loop gets the SIMD lanes, and which the threads."""
     rows, columns = kernel.rows, kernel.columns
-    reduced = {step.level for step in trees if step.is_reduction}
+
+    # How memory is read, but for what is read once for each row
     read = []
     for step, tree in trees.items():
         if step.level != "row":
             read += [index for _, index in loads(tree)]
 
-    # Rows side by side in memory, and columns not: a lane for each row
-    rows_are_neighbours = bool(rows) and are_neighbours(read, rows[-1])
-    only_reduces_columns = reduced == {"column"}
-    if only_reduces_columns and rows_are_neighbours and not are_neighbours(read, columns[-1]):
-        return "lanes"
+    # Rows side by side in memory, and columns not (a sum over the first dimension): a lane for each
+    # row reads neighbours
+    reduced = {step.level for step in trees if step.is_reduction}
+    if rows and reduced == {"column"}:
+        rows_are_neighbours = are_neighbours(read, rows[-1])
+        if rows_are_neighbours and not are_neighbours(read, columns[-1]):
+            return "lanes"
 
     has_few_rows = surely(operator.lt, iterations(rows), FEW_ROWS)
     if has_few_rows and not surely(operator.lt, iterations(columns), PARALLEL_FROM):
@@ -82,7 +95,7 @@ def shape_of(kernel: FusedKernel, trees: Mapping[Step, Expr]) -> Shape:
 
 
 def are_neighbours(indices: Collection[sympy.Expr], loop: Loop) -> bool:
-    """True if the next iteration of `loop` reads the next element, by one of the indices."""
+    """Does the next iteration of `loop` read the next element, by one of the indices?"""
     steps = [Linear.of(index, {loop.symbol}).coefficient(loop.symbol) for index in indices]
     return any(same(step, 1) for step in steps)
 
@@ -95,35 +108,40 @@ class Load(NamedTuple):
 
 
 Staged = Load | Step
-"""What may lie in a row on the stack: a load, made before the loop, or a step's value, stored after
-it."""
+"""What may lie in an array on the stack: elements that are loaded before the vectorised loop, or
+the values of a step, which are stored after it."""
 
 
 @dataclass(frozen=True)
 class Gathering:
-    """How a reduction over the columns is gathered."""
+    """How the values of a reduction over the columns are added up (or compared)."""
 
     kind: ReductionKind
     # The dtype of the values that are taken in, and that of the total
     dtype: torch.dtype
     total_dtype: torch.dtype
+    # For `argmax` and its like: which of equal values is meant
     last_of_equals: bool
     # True if each block has a sum of its own (float32), which the total (float64) takes in
     in_blocks: bool
 
     @property
     def has_nan(self) -> bool:
+        """Are floats compared? Then NaN wins, and 0.0 and -0.0 are equal."""
         return self.kind.gives_best and self.dtype.is_floating_point
 
 
 @dataclass
 class Staging:
-    """What lies on the stack around the vectorised loop: float16, which converts eight at a time,
-    and results past the caches."""
+    """What lies in arrays on the stack, around the vectorised loop.
 
+    float16 values: eight of them are converted by one instruction, which the compiler does not find
+    inside the loop. Results that go past the caches: they are stored a row at a time."""
+
+    # For each array, the place in memory that it stands for (no buffer: nowhere)
     places: dict[Staged, Load] = field(default_factory=dict)
-    # True if each step has a loop of its own: where values are rounded to float16 on the way, whole
-    # rows are rounded between these loops, and nobody waits for a long chain
+    # True if each step has a loop of its own. Values that are rounded to float16 on their way from
+    # one step to the next are then rounded between the loops, many at a time
     apart: bool = False
 
 
@@ -139,9 +157,9 @@ class PassPlan:
     block: int
     # Do threads share the columns?
     threads: bool
-    # False where columns must come in their order
+    # Do SIMD lanes share the columns? Not where these must come in their order
     simd: bool
-    # Where the number of columns is symbolic: SIMD is used only if there are more columns than this
+    # Where the number of columns is symbolic: lanes share them only if there are more than this
     simd_from: int
     # Loads of the next row, to be fetched early during the last pass over this one
     fetched: list[Load]
@@ -168,7 +186,7 @@ class Planner:
         # runs (`CppLoops.pragma`).
         self.parallel = not surely(operator.lt, iterations(kernel.loops), PARALLEL_FROM)
 
-        # In the shape 'lanes': rows side by side, and whether the last block has fewer
+        # In the shape 'lanes': how many rows go side by side, and whether the last block has fewer
         self.lanes = 1
         self.is_ragged = False
         if self.shape == "lanes":
@@ -207,10 +225,10 @@ class Planner:
         )
 
     def must_keep_order(self, gathered: Collection[Gathering]) -> bool:
-        """True if columns must come one after the other: the first of equals is wanted, or few
-        floats are compared."""
-        # Lanes would mix up which zero was first, 0.0 or -0.0; in eager that is so for long rows
-        # only.
+        """Must columns come one after the other? If the place of the first of equals is wanted, or
+        few floats are compared."""
+        # Of 0.0 and -0.0 the first one is the result. Lanes would mix up which was first. Eager
+        # mixes them up, too, but not in a short row.
         is_short = surely(operator.le, iterations(self.kernel.columns), FEW)
         compares_few_floats = is_short and any(gathering.has_nan for gathering in gathered)
         return compares_few_floats or any(gathering.kind.gives_place for gathering in gathered)
@@ -220,20 +238,22 @@ class Planner:
         them one by one. 0 if it never must."""
         columns = iterations(self.kernel.columns)
         may_be_few = is_symbolic(columns) and not surely(operator.gt, columns, FEW)
-        return FEW if may_be_few and any(gathering.has_nan for gathering in gathered) else 0
+        compares_floats = any(gathering.has_nan for gathering in gathered)
+        return FEW if may_be_few and compares_floats else 0
 
     def block_for(self, gathered: Collection[Gathering], staging: Staging) -> int:
-        """Columns that go together: what fits in a row on the stack, or in one exact sum; 0 if
+        """Columns that go together: those of an array on the stack, or those of one float sum. 0 if
         neither is needed."""
         if staging.places:
             return STRIP
-        if any(gathering.in_blocks for gathering in gathered):
-            return BLOCK // SHARED_BY if self.has_lanes else BLOCK
-        return 0
+        if not any(gathering.in_blocks for gathering in gathered):
+            return 0
+        return UNSHARED_BLOCK if self.has_lanes else BLOCK
 
     def gathering(self, step: Step) -> Gathering:
-        """How a reduction is gathered: in its accumulator's dtype if it grows, else in that of the
-        values."""
+        """How the values of a reduction are added up.
+
+        A sum or product has its accumulator's dtype. Others have that of the values."""
         node, dtype = reduction(step), self.trees[step].dtype
         kind = node.combines
         if dtype == torch.bool and kind.on_bools:
@@ -241,26 +261,24 @@ class Planner:
         if kind.grows:
             dtype = node.accumulate
 
-        # A lane, and an inner loop of several, takes an eighth of the columns into one sum.
+        # In the shape 'lanes' each lane has a sum of its own. Over several loops, lanes share each
+        # inner loop, but their sums are added up at its end, one after the other.
         columns = self.kernel.columns
-        longest = iterations(columns)
-        if self.has_lanes or len(columns) > 1:
-            longest *= SHARED_BY
-        is_long_sum = (
-            kind is SUM
-            and computed_as(dtype) == "float"
-            and not surely(operator.le, longest, BLOCK)
-        )
+        lanes_share = not self.has_lanes and len(columns) == 1
+        longest = BLOCK if lanes_share else UNSHARED_BLOCK
+        is_long = not surely(operator.le, iterations(columns), longest)
+        in_blocks = kind is SUM and computed_as(dtype) == "float" and is_long
 
-        total = torch.float64 if is_long_sum else dtype
-        return Gathering(kind, dtype, total, node.last_of_equals, in_blocks=is_long_sum)
+        total = torch.float64 if in_blocks else dtype
+        return Gathering(kind, dtype, total, node.last_of_equals, in_blocks)
 
     def staging(self, phase: Phase, loop: Loop) -> Staging:
         """What lies on the stack around the vectorised `loop`."""
         steps = [step for step, source in phase.columns.items() if source == "compute"]
         nodes = [node for step in steps for node in self.trees[step].walk()]
 
-        # A load that depends on a condition or on another value cannot be made for a whole row.
+        # A load that depends on a condition, or whose index is looked up, cannot be made for many
+        # columns at once.
         is_conditional = any(node.op in ("masked", "indirect") for node in nodes)
         if self.has_lanes or is_conditional:
             return Staging()
@@ -280,12 +298,12 @@ class Planner:
     def passed_on_apart(
         self, phase: Phase, steps: list[Step], staged_loads: Mapping[Staged, Load]
     ) -> list[Step]:
-        """The steps whose values other steps need, if each step is to have a loop of its own: these
-        values then go through the stack from one loop to the next. Empty if all steps share a loop.
+        """The steps whose values go through the stack from one loop to the next. Empty if all steps
+        share a loop.
 
-        Loops of their own are worth it where a value becomes float16 on its way to another step.
-        They are possible if everything that the phase stores is staged on the stack, and no step
-        reads what an earlier one has overwritten.
+        A loop for each step is worth it where a value becomes float16 on its way to another step.
+        It is possible if all that the phase stores lies on the stack, and no step reads what an
+        earlier one has overwritten.
         """
         inner = [step for step in steps if not step.is_reduction and step.level != "across"]
         passed_on = [step for step in inner if step in self.used]
@@ -298,27 +316,31 @@ class Planner:
         return []
 
     def is_stored_by_rows(self, step: Step, loop: Loop) -> bool:
-        """True if a step's results are staged on the stack and go to memory a row at a time:
-        float16, and float32 where the kernel moves so much that results leave the caches anyway."""
+        """Do a step's results lie on the stack first, and go to memory a row at a time?
+
+        float16 does, and float32 where the kernel moves so much that results leave the caches
+        anyway."""
         past_caches = step.buffer.dtype == torch.float32 and self.moved >= STREAM_FROM
         if not past_caches and step.buffer.dtype != torch.float16:
             return False
         return self.walks_along(step.store_index, loop)
 
     def overtakes(self, steps: list[Step]) -> bool:
-        """Does a step read what one before it writes in place of it?
+        """Does a step read a buffer whose memory an earlier step has written to?
 
-        Then they cannot have a loop each."""
+        Then they cannot have a loop each: the first loop would overwrite what the second reads."""
         for n, step in enumerate(steps):
-            old = self.kernel.in_place.get(step.buffer.name)
-            for later in steps[n + 1 :] if old else ():
-                if any(read == old for read, _ in loads(self.trees[later])):
+            # the buffer whose memory the result of this step takes
+            overwritten = self.kernel.in_place.get(step.buffer.name)
+            if overwritten is None:
+                continue
+            for later in steps[n + 1 :]:
+                if any(buffer == overwritten for buffer, _ in loads(self.trees[later])):
                     return True
         return False
 
     def walks_along(self, index: sympy.Expr, loop: Loop) -> bool:
-        """True if neighbours along `loop` are neighbours in memory, and nothing in the index is
-        looked up."""
+        """Are neighbours along `loop` neighbours in memory, with no index that is looked up?"""
         linear = Linear.of(index, {loop.symbol})
         if not same(linear.coefficient(loop.symbol), 1) or not linear.is_affine_in(loop.symbol):
             return False
@@ -350,5 +372,7 @@ class Planner:
 
 
 def loads_of_halves(nodes: Iterable[Expr]) -> list[Load]:
-    """What is loaded as float16."""
-    return [Load(*n.detail) for n in nodes if n.op == "load" and n.dtype == torch.float16]
+    """The loads of float16."""
+    return [
+        Load(*node.detail) for node in nodes if node.op == "load" and node.dtype == torch.float16
+    ]

@@ -48,7 +48,7 @@ class LookingOps(StreamedOps):
     def look(self) -> TritonSource | None:
         """The small kernel: a flag for each part of the values, 1 if something in it is NaN or
         infinite."""
-        if not self.plan.tiling.has_hidden:
+        if not self.plan.has_look:
             return None
         column, name = self.stream.column, f"{self.name}_look"
         parts = self.plan.flags_of_matrix

@@ -103,9 +103,19 @@ class StreamPlan:
     # --- the small kernel that looks for values that are not finite
 
     @property
+    def has_look(self) -> bool:
+        """Is there a small kernel? Where blocks are hidden, and something could be not finite: the
+        values of a product at the end, or numbers of each column."""
+        if not self.tiling.has_hidden:
+            return False
+        return bool(self.stream.ends or self.numbers_looked_at(of_rows=False))
+
+    @property
     def looked_at(self) -> int:
-        """Rows of the values that one program of the small kernel looks at."""
-        width = max(power_of_two(end.values.columns.size) for end in self.stream.ends)
+        """Rows of the values (or numbers of columns) that one program of the small kernel looks
+        at."""
+        widths = [power_of_two(end.values.columns.size) for end in self.stream.ends]
+        width = max(widths, default=1)
         return min(LOOKED_AT // width, power_of_two(self.stream.column.size))
 
     @property

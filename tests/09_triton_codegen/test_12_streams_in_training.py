@@ -74,3 +74,9 @@ def test_what_is_not_finite_in_a_hidden_block_is_seen(name, where):
 def test_random_programs(seed):
     """(`python tests/tools/random_attention.py --training --codegen triton` runs more.)"""
     assert check_training(seed, "triton").fault == ""
+
+
+@pytest.mark.skipif(DEVICE == "cuda", reason="this program makes its tensors on the CPU")
+def test_a_mask_may_hide_blocks_of_a_stream_that_ends_in_no_product():
+    """A window, of which some rows see nothing. A first stream gives numbers of each row only: it has no values to look at."""
+    assert check_training(28, "triton").fault == ""
