@@ -44,10 +44,7 @@ def choose_templates(graph: LoopGraph, codegen: str, schedule: Scheduling) -> Lo
 
     The products are decided in turn. Each is measured in the program that the decisions before it
     made."""
-    loops: dict[Node, list[Node]] = {}
-    for node in graph.nodes:
-        if isinstance(node, ExternKernel) and is_product(node, codegen):
-            loops[node] = as_loops(node)
+    loops = loops_of_products(graph, codegen)
     if not loops:
         return graph
 
@@ -70,25 +67,32 @@ def choose_templates(graph: LoopGraph, codegen: str, schedule: Scheduling) -> Lo
         if not ends.stores or region & acting:
             continue
 
-        pieces = {
-            "library": piece(with_loops(graph, chosen), ends),
-            "template": piece(with_loops(graph, {**chosen, call: parts}), ends),
-        }
-
-        with_call = with_loops(graph, {**chosen, call: parts})
-        peaks = functools.partial(peaks_of, default_peak, with_call, schedule)
+        with_call = with_loops(graph, chosen)
+        with_parts = with_loops(graph, {**chosen, call: parts})
+        pieces = {"library": piece(with_call, ends), "template": piece(with_parts, ends)}
+        peaks = functools.partial(peaks_of, default_peak, with_parts, schedule)
         if fastest(call, *rivals(pieces, program, schedule), peaks) == "template":
             chosen[call] = parts
 
     ours_as_chosen = with_loops(graph, chosen)
     # One region is measured already. A program that acts is not run for measuring.
-    if not chosen or len(regions) == 1 or acting or any(map(may_refuse, graph.nodes)):
+    is_measured = not chosen or len(regions) == 1
+    if is_measured or acting or any(map(may_refuse, graph.nodes)):
         return ours_as_chosen
 
     # What is faster piece by piece may be slower as a whole.
     wholes = {"library": graph, "template": ours_as_chosen}
     fastest_whole = fastest(WHOLE, *rivals(wholes, program, schedule), clock=autotune.seconds_warm)
     return wholes[fastest_whole]
+
+
+def loops_of_products(graph: LoopGraph, codegen: str) -> dict[Node, list[Node]]:
+    """The products that may become loops, each with these loops."""
+    loops: dict[Node, list[Node]] = {}
+    for node in graph.nodes:
+        if isinstance(node, ExternKernel) and is_product(node, codegen):
+            loops[node] = as_loops(node)
+    return loops
 
 
 def rivals(

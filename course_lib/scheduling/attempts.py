@@ -20,7 +20,14 @@ from course_lib.lowering.ir import Buffer, Index, Node, Pointwise, Reduction, Vi
 from course_lib.lowering.ops import linear_index
 from course_lib.scheduling.expressions import Expr, loads
 from course_lib.scheduling.kernel import Loop
-from course_lib.scheduling.rescaling import CannotRescale, Powers, Splitter, powers_of, running_in
+from course_lib.scheduling.rescaling import (
+    CannotRescale,
+    Powers,
+    Split,
+    Splitter,
+    powers_of,
+    running_in,
+)
 from course_lib.scheduling.stream_nodes import (
     HALVES,
     End,
@@ -122,6 +129,23 @@ def keeps_batch_of(view: View) -> bool:
     return all(size == 1 or step == want for size, step, want in steps)
 
 
+@dataclass(frozen=True)
+class Summed:
+    """What a stream adds up along a row."""
+
+    # For each product at the end: its sums, and what becomes of them
+    splits: tuple[Split, ...]
+    # The running maxima, and the running sums with how they are rescaled
+    maxima: tuple[Expr, ...]
+    sums: tuple[tuple[Expr, Powers], ...]
+
+    @property
+    def powers(self) -> list[Powers]:
+        """How each sum is rescaled."""
+        found = [powers for split in self.splits for powers in split.powers]
+        return found + [powers for _, powers in self.sums]
+
+
 class Attempt:
     """One try.
 
@@ -183,43 +207,44 @@ class Attempt:
         for ending in self.endings:
             if not ending.is_product:
                 self.add_reduction(ending.node)
-
-        trees = self.trees
-        if not trees.running and not trees.scores:
-            raise NotAStream
-        if not trees.scores:
-            raise Refused("the scores lie in memory: no product on the way makes them")
+        self.check_scores()
         self.check_sizes()
 
+        sums_of_row = self.summed(matrices)
+        self.check_tiles(sums_of_row)
+        self.check_powers(sums_of_row)
+
+        ends = []
+        for ending, split in zip(products, sums_of_row.splits, strict=True):
+            ends.append(self.end_of(ending, split))
+        stream = Stream(
+            batch=self.batch,
+            row=self.row,
+            column=self.column,
+            scores=tuple(self.trees.scores),
+            maxima=sums_of_row.maxima,
+            sums=sums_of_row.sums,
+            ends=tuple(ends),
+        )
+        self.check_trees(stream.trees)
+        return stream
+
+    def summed(self, matrices: Sequence[Expr]) -> Summed:
+        """What is added up along a row. Raises `MustWait` where something has no law."""
+        trees = self.trees
         try:
             splits = [Splitter(trees.builder, trees.is_of_row).split(tree) for tree in matrices]
             maxima, sums = self.reductions()
         except CannotRescale as reason:
             raise MustWait(str(reason)) from reason
-        tiles = len(trees.scores) + len(maxima) + sum(len(split.cores) for split in splits)
-        if tiles > MOST_TILES:
-            raise Refused(f"{tiles} tiles at once are too many for the stack of a thread")
-        all_powers = [powers for split in splits for powers in split.powers]
-        self.check_powers([*all_powers, *(powers for _, powers in sums)])
+        return Summed(tuple(splits), maxima, sums)
 
-        ends = []
-        for ending, split in zip(products, splits, strict=True):
-            values = self.factor_of_values(ending)
-            (out,) = ending.node.buffers
-            place = self.index_of(ending, self.row.symbol, values.columns.symbol)
-            ends.append(End(split, values, out, linear_index(place, out.stride)))
-
-        stream = Stream(
-            batch=self.batch,
-            row=self.row,
-            column=self.column,
-            scores=tuple(trees.scores),
-            maxima=maxima,
-            sums=sums,
-            ends=tuple(ends),
-        )
-        self.check_trees(stream.trees)
-        return stream
+    def end_of(self, ending: Ending, split: Split) -> End:
+        """A product at the end: its sums, its other operand, and where its result lies."""
+        values = self.factor_of_values(ending)
+        (out,) = ending.node.buffers
+        place = self.index_of(ending, self.row.symbol, values.columns.symbol)
+        return End(split, values, out, linear_index(place, out.stride))
 
     def matrix_of(self, ending: Ending) -> Expr:
         """An element of the matrix that a product at the end reads."""
@@ -349,9 +374,24 @@ class Attempt:
         if 0 in (*depths, *(loop.size for loop in self.batch)):
             raise Refused("there are no elements")
 
-    def check_powers(self, all_powers: Sequence[Powers]) -> None:
+    def check_scores(self) -> None:
+        """Without a product of scores nothing is saved."""
+        trees = self.trees
+        if not trees.running and not trees.scores:
+            raise NotAStream
+        if not trees.scores:
+            raise Refused("the scores lie in memory: no product on the way makes them")
+
+    def check_tiles(self, summed: Summed) -> None:
+        """What a thread has at once, each as a tile on its stack."""
+        totals = sum(len(split.cores) for split in summed.splits)
+        tiles = len(self.trees.scores) + len(summed.maxima) + totals
+        if tiles > MOST_TILES:
+            raise Refused(f"{tiles} tiles at once are too many for the stack of a thread")
+
+    def check_powers(self, summed: Summed) -> None:
         """Terms are at most 1 only where exp(x - m) is no divisor."""
-        if any(power < 0 for powers in all_powers for power in powers.values()):
+        if any(power < 0 for powers in summed.powers for power in powers.values()):
             raise Refused("a division by exp(x - m) might overflow before the maximum is known")
 
     def check_trees(self, trees: Collection[Expr]) -> None:

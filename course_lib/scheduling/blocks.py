@@ -1,14 +1,19 @@
-"""Which blocks of a stream a mask hides whole: known from its formula, before any number is there.
+"""Which blocks of a stream a mask hides as a whole: known from its formula, before any number is
+there.
 
-In:  a `Stream`, and how long its blocks of rows and columns are.
-Out: for each block of rows the columns from the first that counts to the last (`shown_columns`), or
-     None where none can be left out.
+In:  a `Stream` (a matrix of scores with its rows and columns), and how many rows and columns a
+     block has.
+Out: for each block of rows, the columns from the first that counts to the last (`shown_columns`);
+     None where no block can be left out.
 
-A mask that is made of positions, `i >= j` or `(i - j).abs() <= 256`, is a formula over the loops'
-symbols. In a block each symbol lies between two numbers, and so does the formula (interval
-arithmetic, `RULES`). If it cannot be true in a block, then all of the block's scores are -inf and
-their weights are 0. Neither keys nor a product are needed; of the values, that none is NaN or
-infinite.
+A causal mask, `i >= j`, or a window, `(i - j).abs() <= 256`, is a formula of positions. In a block
+of rows 0 to 95 and columns 128 to 255, i lies between 0 and 95 and j between 128 and 255. So i - j
+lies between -255 and -33, and `i >= j` is never true there. That is interval arithmetic: `RULES`
+says for each operation between which numbers its result lies.
+
+Where a mask is never true, all scores of the block are -inf and their weights are 0. Then neither
+the keys nor the product are needed. Of the values it must be known that none is NaN or infinite,
+for 0 times these is NaN.
 In PyTorch: `torch/nn/attention/flex_attention.py`, `create_block_mask`, which evaluates the mask
 for every element.
 """
@@ -27,60 +32,74 @@ from course_lib.scheduling.rescaling import RUNNING, without_conversions
 from course_lib.scheduling.stream_nodes import Stream
 
 Array = Any
-# From here on float32 does not know every integer
+"""What numpy computes with: an array with a row for each block of rows and a column for each block
+of columns (or one that is broadcast to this), or one number for all of them."""
+# float32 has every integer up to here; the next one, 2**24 + 1, would be rounded
 EXACT = 2**24
+# Operations whose result may be rounded
 ARITHMETIC = frozenset("add sub mul".split())
 
 
 @dataclass(frozen=True)
 class Interval:
-    """What a value lies between, in each block: two arrays. Of truth values: 0 and 1."""
+    """The smallest and the largest number that a value may be, in each block. A truth value is 0 or
+    1."""
 
     low: Array
     high: Array
 
     @property
     def surely(self) -> Array:
-        """Where a truth value is true in the whole block."""
+        """For each block: is a truth value true for all its elements?"""
         return self.low == 1
 
     @property
     def never(self) -> Array:
-        """Where it is false in the whole block."""
+        """For each block: is a truth value false for all its elements?"""
         return self.high == 0
 
 
 UNKNOWN = Interval(-np.inf, np.inf)
+"""Of a number nothing is known."""
 UNDECIDED = Interval(0, 1)
+"""A truth value may be either."""
 
 
 @dataclass(frozen=True)
 class Shown:
-    """For each block of rows where its columns begin and end that are not hidden, if the numbers
-    `finite` are."""
+    """Which columns of each block of rows are not hidden, and on what that depends."""
 
+    # For each block of rows: its first column that is not hidden, and the one behind the last
     columns: list[tuple[int, int]]
-    # Numbers of each row, or of each column: with NaN or infinity among them a hidden weight need
-    # not be 0
+    # Loads of a number for each row, or for each column. With NaN or infinity among these numbers a
+    # hidden weight need not be 0, so the kernel looks at them before it leaves out a block
     finite: tuple[Expr, ...] = ()
     # Those of them that divide: they must not be 0, either
     divisors: tuple[Expr, ...] = ()
 
 
+def weights_of(stream: Stream) -> list[Expr]:
+    """What is summed along a row: for the products at the end, and for the running sums."""
+    terms = [leaf.detail.term for leaf, _ in stream.sums]
+    return [*stream.cores, *terms]
+
+
 def shown_columns(stream: Stream, rows: int, columns: int) -> list[tuple[int, int]] | None:
-    """For each block of rows where its columns begin and end that are not hidden, whatever is in
-    memory beside the values."""
-    weights = [*stream.cores, *(leaf.detail.term for leaf, _ in stream.sums)]
-    if not stream.maxima or not all(map(vanishes_with_exponential, weights)):
+    """For each block of rows its first column that is not hidden, and the one behind the last.
+
+    Only where that follows from the mask alone; else None. (What must be known of the values of
+    attention is not asked here.)"""
+    is_plain = all(map(vanishes_with_exponential, weights_of(stream)))
+    if not stream.maxima or not is_plain:
         return None
     shown = shown_blocks(stream, rows, columns)
-    return None if shown is None else shown.columns
+    return shown.columns if shown else None
 
 
 def vanishes_with_exponential(tree: Expr) -> bool:
-    """True for exp(x - m) with a running m: 0 where x is -inf.
+    """Is it exp(x - m) with a running m? That is 0 where x is -inf.
 
-    (Times something it need not be: that may be infinite.)"""
+    (exp(x - m) times a number is something else: the number may be infinite.)"""
     tree = without_conversions(tree)
     if tree.op != "exp":
         return False
@@ -90,36 +109,45 @@ def vanishes_with_exponential(tree: Expr) -> bool:
 
 def shown_blocks(stream: Stream, rows: int, columns: int) -> Shown | None:
     """What is known of the stream's blocks before it runs, or None where none can be left out."""
+    # A block changes nothing if no maximum grows by it, and nothing is added to a sum
     known = Knowledge(stream, rows, columns)
     hidden = np.ones(known.shape, dtype=bool)
     for leaf in stream.maxima:
         hidden &= known.is_minus_infinity(leaf.detail.term)
-    for tree in [*stream.cores, *(leaf.detail.term for leaf, _ in stream.sums)]:
-        hidden &= known.is_zero(tree)
+    for weight in weights_of(stream):
+        hidden &= known.is_zero(weight)
     if not hidden.any():
         return None
 
+    # Hidden blocks between two that are shown are walked, too
     column_ranges = []
     for row in hidden:
         (shown,) = np.nonzero(~row)
-        first, last = (shown[0], shown[-1] + 1) if len(shown) else (0, 0)
-        column_ranges.append((int(first) * columns, int(last) * columns))
+        if len(shown):
+            first, behind = int(shown[0]), int(shown[-1]) + 1
+            column_ranges.append((first * columns, behind * columns))
+        else:
+            column_ranges.append((0, 0))
     return Shown(column_ranges, tuple(known.finite), tuple(known.divisors))
 
 
 class Knowledge:
-    """What is known of values in each block: arrays with a row for each block of rows, a column for
-    each block of columns."""
+    """What is known of values in each block. All answers are arrays with an element for each block
+    (`Array`)."""
 
     def __init__(self, stream: Stream, rows: int, columns: int) -> None:
+        """rows, columns: how many a block has."""
         row, column = stream.row, stream.column
-        starts = np.arange(0, row.size, rows)[:, None]
-        positions = np.arange(0, column.size, columns)[None, :]
-        self.shape = (len(starts), positions.shape[1])
+        # The first and the last position in each block; the last block may be shorter
+        first_rows = np.arange(0, row.size, rows)[:, None]
+        last_rows = np.minimum(first_rows + rows, row.size) - 1
+        first_columns = np.arange(0, column.size, columns)[None, :]
+        last_columns = np.minimum(first_columns + columns, column.size) - 1
+        self.shape = (len(first_rows), first_columns.shape[1])
 
         self.symbols: dict[sympy.Symbol, Interval] = {
-            row.symbol: Interval(starts, np.minimum(starts + rows, row.size) - 1),
-            column.symbol: Interval(positions, np.minimum(positions + columns, column.size) - 1),
+            row.symbol: Interval(first_rows, last_rows),
+            column.symbol: Interval(first_columns, last_columns),
         }
         for loop in stream.batch:
             self.symbols[loop.symbol] = Interval(0, loop.size - 1)
@@ -130,14 +158,14 @@ class Knowledge:
         self.divisors: dict[Expr, None] = {}
 
     def is_zero(self, tree: Expr) -> Array:
-        """Where a value is 0 in the whole block, if what is in `finite` is."""
+        """In which blocks a value is 0 for all elements, provided that what is noted in `finite` is
+        finite."""
         tree = without_conversions(tree)
         if tree.op == "constant":
             return np.full(self.shape, tree.detail == 0)
         if tree.op == "where":
-            condition = self.interval(tree.args[0])
             yes, no = map(self.is_zero, tree.args[1:])
-            return (condition.never | yes) & (condition.surely | no)
+            return self.holds_for_choice(tree.args[0], yes, no)
         if tree.op in ("add", "sub"):
             left, right = map(self.is_zero, tree.args)
             return left & right
@@ -150,23 +178,27 @@ class Knowledge:
         return np.zeros(self.shape, dtype=bool)
 
     def is_zero_product(self, tree: Expr) -> Array:
-        """Where a product is 0: one operand is 0, and the other one is finite. For a quotient: the
-        first operand is 0, and the second is finite and not 0."""
+        """In which blocks a product is 0: one operand is 0, and the other one is finite.
+
+        For a quotient: the first operand is 0, and the second one is finite and not 0."""
         left, right = tree.args
-        zero = self.is_zero(left)
-        if zero.any():
-            return zero & self.must_be_finite(right, divides=tree.op == "truediv")
-        zero = self.is_zero(right)
-        if tree.op == "mul" and zero.any():
-            return zero & self.must_be_finite(left)
+        left_is_zero = self.is_zero(left)
+        if left_is_zero.any():
+            divides = tree.op == "truediv"
+            return left_is_zero & self.must_be_finite(right, divides)
+
+        right_is_zero = self.is_zero(right)
+        if tree.op == "mul" and right_is_zero.any():
+            return right_is_zero & self.must_be_finite(left)
         return np.zeros(self.shape, dtype=bool)
 
     def is_zero_exponential(self, difference: Expr) -> Array:
-        """exp(x - m), where x is -inf and m is the row's maximum: a running one, or a finite number
-        that is known."""
-        nothing = np.zeros(self.shape, dtype=bool)
+        """In which blocks exp(x - m) is 0: x is -inf, and m is not.
+
+        m is a running maximum, or a number of each row that lies in memory (in a backward)."""
         if difference.op != "sub":
-            return nothing
+            return np.zeros(self.shape, dtype=bool)
+
         x, subtracted = difference.args
         hidden = self.is_minus_infinity(x)
         if not hidden.any() or without_conversions(subtracted).op == RUNNING:
@@ -174,18 +206,25 @@ class Knowledge:
         return hidden & self.must_be_finite(subtracted)
 
     def must_be_finite(self, tree: Expr, divides: bool = False) -> bool:
-        """Note that a value must be finite (and, if something is divided by it, not 0), so that the
-        kernel looks before it leaves a block out.
+        """Note that a value must be finite (and not 0, if something is divided by it), so that the
+        kernel looks at it before it leaves a block out.
 
-        False if it must not be left out: to look at the value would take too long. That is so for
-        a value that is computed, and for one that each row has for each column."""
+        True if a block may be left out on this condition. False if to look would take too long:
+        that is so for a value that is computed, and for one that each element of the matrix has."""
         tree = without_conversions(tree)
         if tree.op == "constant":
-            return bool(np.isfinite(tree.detail)) and not (divides and tree.detail == 0)
+            is_wrong_divisor = divides and tree.detail == 0
+            return bool(np.isfinite(tree.detail)) and not is_wrong_divisor
+        # A truth value that became a number is 0 or 1
         is_truth = tree.op == "to_dtype" and tree.args[0].dtype == torch.bool
         if is_truth and not divides:
             return True
-        if tree.op != "load" or tree.args or self.of_both <= tree.detail[1].free_symbols:
+
+        # A load has arguments where its index is looked up in a tensor
+        if tree.op != "load" or tree.args:
+            return False
+        _, index = tree.detail
+        if self.of_both <= index.free_symbols:
             return False
         self.finite[tree] = None
         if divides:
@@ -193,33 +232,38 @@ class Knowledge:
         return True
 
     def is_minus_infinity(self, tree: Expr) -> Array:
-        """Where a value is -inf in the whole block, whatever the numbers are that it is chosen
-        from."""
+        """In which blocks a value is -inf for all elements: the mask puts -inf there."""
         tree = without_conversions(tree)
         if tree.op == "constant":
             return np.full(self.shape, tree.detail == -np.inf)
         if tree.op == "where":
-            condition = self.interval(tree.args[0])
             yes, no = map(self.is_minus_infinity, tree.args[1:])
-            return (condition.never | yes) & (condition.surely | no)
+            return self.holds_for_choice(tree.args[0], yes, no)
         return np.zeros(self.shape, dtype=bool)
+
+    def holds_for_choice(self, condition: Expr, yes: Array, no: Array) -> Array:
+        """In which blocks something holds for `where(condition, a, b)`, given in which it holds for
+        a (`yes`) and for b (`no`)."""
+        known = self.interval(condition)
+        return (known.never | yes) & (known.surely | no)
 
     def interval(self, tree: Expr) -> Interval:
         """Between which numbers a value lies in each block."""
-        nothing = UNDECIDED if tree.dtype == torch.bool else UNKNOWN
+        nothing_known = UNDECIDED if tree.dtype == torch.bool else UNKNOWN
         if tree.op == "constant":
             return Interval(float(tree.detail), float(tree.detail))
         if tree.op == "index_expr":
             return self.of_index(tree.detail)
         if tree.op not in RULES or not is_about_integers(tree):
-            return nothing
+            return nothing_known
 
         operands = [self.interval(each) for each in tree.args]
         with np.errstate(invalid="ignore"):  # 0 times infinity
             result = RULES[tree.op](*operands)
-        # What is rounded on the way may be another number than what is computed here.
+
+        # Where the kernel rounds, it may get another number than the rule does
         is_rounded = tree.op in ARITHMETIC and not all(map(is_exact, (*operands, result)))
-        return nothing if is_rounded else result
+        return nothing_known if is_rounded else result
 
     def of_index(self, formula: Any) -> Interval:
         """The interval of an index: a sum of symbols times numbers."""
@@ -236,13 +280,14 @@ class Knowledge:
 
 
 def is_about_integers(tree: Expr) -> bool:
-    """Does the operation mean here what `RULES` says of it?"""
+    """Has the operation the meaning that `RULES` gives it?"""
     if tree.op.startswith(("bitwise", "logical")):
         return all(each.dtype == torch.bool for each in tree.args)
     if tree.op != "to_dtype":
         return True
 
-    # float16 does not know every position, and a float that becomes an integer is cut off.
+    # A conversion must give the same number. float16 has no number for a large position, and a
+    # float that becomes an integer loses its fraction.
     (source,) = tree.args
     if tree.dtype.is_floating_point:
         return tree.dtype in (torch.float32, torch.float64)
@@ -251,12 +296,17 @@ def is_about_integers(tree: Expr) -> bool:
 
 
 def is_exact(interval: Interval) -> bool:
-    """Are both ends integers that float32 knows?"""
-    ends = (np.asarray(interval.low), np.asarray(interval.high))
-    return all(bool(np.all((np.abs(end) < EXACT) & (end == np.floor(end)))) for end in ends)
+    """Are both ends integers that float32 has?"""
+    for end in (np.asarray(interval.low), np.asarray(interval.high)):
+        is_integer = end == np.floor(end)
+        if not np.all(is_integer & (np.abs(end) < EXACT)):
+            return False
+    return True
 
 
 # --- the rules of interval arithmetic
+#
+# In each of them a and b are the intervals of the operands.
 
 
 def added(a: Interval, b: Interval) -> Interval:
@@ -272,14 +322,17 @@ def subtracted(a: Interval, b: Interval) -> Interval:
 
 
 def times(a: Interval, b: Interval) -> Interval:
+    # The signs are not known: the smallest product is that of some two ends
     products = np.broadcast_arrays(a.low * b.low, a.low * b.high, a.high * b.low, a.high * b.high)
     return Interval(np.min(products, axis=0), np.max(products, axis=0))
 
 
 def absolute(a: Interval) -> Interval:
-    low, high = np.abs(a.low), np.abs(a.high)
+    # From -3 to 5: the absolute value lies between 0 and 5, from -3 to -2 between 2 and 3
+    ends = np.abs(a.low), np.abs(a.high)
     has_zero = (np.asarray(a.low) <= 0) & (np.asarray(a.high) >= 0)
-    return Interval(np.where(has_zero, 0, np.minimum(low, high)), np.maximum(low, high))
+    low = np.where(has_zero, 0, np.minimum(*ends))
+    return Interval(low, np.maximum(*ends))
 
 
 def smaller(a: Interval, b: Interval) -> Interval:
@@ -294,18 +347,15 @@ def chosen(condition: Interval, yes: Interval, no: Interval) -> Interval:
     """The interval of `yes if condition else no`.
 
     Where the condition is known, it is that of one of the two; elsewhere it holds both."""
-    low = np.where(
-        condition.surely, yes.low, np.where(condition.never, no.low, np.minimum(yes.low, no.low))
-    )
-    high = np.where(
-        condition.surely,
-        yes.high,
-        np.where(condition.never, no.high, np.maximum(yes.high, no.high)),
-    )
+    both = Interval(np.minimum(yes.low, no.low), np.maximum(yes.high, no.high))
+    known = [condition.surely, condition.never]
+    low = np.select(np.broadcast_arrays(*known), [yes.low, no.low], both.low)
+    high = np.select(np.broadcast_arrays(*known), [yes.high, no.high], both.high)
     return Interval(low, high)
 
 
 def truth(surely: Array, never: Array) -> Interval:
+    """A truth value that is true, or false, for all elements of these blocks."""
     return Interval(np.where(surely, 1, 0), np.where(never, 0, 1))
 
 
@@ -318,6 +368,7 @@ def less_or_equal(a: Interval, b: Interval) -> Interval:
 
 
 def equal(a: Interval, b: Interval) -> Interval:
+    # Surely equal only where both are one number
     is_one_number = np.equal(a.low, a.high) & np.equal(b.low, b.high)
     apart = np.less(a.high, b.low) | np.greater(a.low, b.high)
     return truth(is_one_number & np.equal(a.low, b.low), apart)
@@ -344,11 +395,27 @@ def itself(a: Interval) -> Interval:
 
 
 RULES: Mapping[str, Callable[..., Interval]] = {
-    "add": added, "sub": subtracted, "mul": times, "neg": negated, "abs": absolute,
-    "minimum": smaller, "maximum": larger, "where": chosen, "to_dtype": itself,
-    "lt": less, "le": less_or_equal, "gt": greater, "ge": greater_or_equal, "eq": equal, "ne": unequal,
-    "logical_and": smaller, "bitwise_and": smaller, "logical_or": larger, "bitwise_or": larger,
-    "logical_not": opposite, "bitwise_not": opposite,
-}  # fmt: skip
-"""Operation → between which numbers its result lies. The bitwise ones count for truth values
-only."""
+    "add": added,
+    "sub": subtracted,
+    "mul": times,
+    "neg": negated,
+    "abs": absolute,
+    "minimum": smaller,
+    "maximum": larger,
+    "where": chosen,
+    "to_dtype": itself,
+    "lt": less,
+    "le": less_or_equal,
+    "gt": greater,
+    "ge": greater_or_equal,
+    "eq": equal,
+    "ne": unequal,
+    "logical_and": smaller,
+    "bitwise_and": smaller,
+    "logical_or": larger,
+    "bitwise_or": larger,
+    "logical_not": opposite,
+    "bitwise_not": opposite,
+}
+"""Operation → the interval of its result, given those of its operands. (The bitwise operations are
+meant for truth values only: `is_about_integers`.)"""

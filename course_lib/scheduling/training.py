@@ -15,7 +15,7 @@ In PyTorch: `torch/_functorch/partitioners.py` never computes a product again; F
 backward does, written by hand.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Sequence
 
 import torch
 from torch import fx
@@ -67,19 +67,13 @@ def without_scores(
 
     Its `notes` say why."""
     asked = {node.name for node in kept_products(parts)}
+    if not asked:
+        return parts._replace(notes=())
+
+    joint = exchange_sums(joint)
     notes: list[str] = []
-    if asked:
-        joint = exchange_sums(joint)
     for _ in range(MOST_TRIES):
-        if not asked:
-            break
-
-        def may_be_in_both(node: fx.Node, again: frozenset[str] = frozenset(asked)) -> bool:
-            if node.meta.get(OWN_COPY):
-                return False
-            return node.name in again or node.target in VIEWS or may_recompute(node)
-
-        trial = cut(joint, may_be_in_both)
+        trial = cut(joint, allowing(asked, may_recompute))
         again = asked & {node.name for node in trial.recomputed}
         if not again or kept_bytes(trial) >= kept_bytes(parts):
             break
@@ -88,18 +82,40 @@ def without_scores(
             notes.append(f"{kept} would be kept for backward, and the program may write to it")
             break
 
-        failed = {
-            name: why for name, why in stay_calls(trial, lower, why_not).items() if name in again
-        }
+        calls = stay_calls(trial, lower, why_not)
+        failed = again & calls.keys()
         if not failed:
-            for half in (trial.forward, trial.backward):
-                half.meta[MAY_BE_AGAIN] = MOST_TIMES
-            return trial._replace(notes=(*notes, what_is_saved(parts, trial, again)))
-        notes += [
-            f"{name} is not computed again in backward: {why}" for name, why in failed.items()
-        ]
-        asked = again - failed.keys()
+            notes.append(what_is_saved(parts, trial, again))
+            return chosen(trial, notes)
+
+        # The others are asked for once more, without these
+        for name, why in calls.items():
+            if name in failed:
+                notes.append(f"{name} is not computed again in backward: {why}")
+        asked = again - failed
+        if not asked:
+            break
     return parts._replace(notes=tuple(notes))
+
+
+def allowing(asked: Collection[str], may_recompute: MayRecompute) -> MayRecompute:
+    """The rule `may_recompute` of the cut, lifted for the products that are asked for."""
+    names = frozenset(asked)
+
+    def may_be_in_both(node: fx.Node) -> bool:
+        if node.meta.get(OWN_COPY):
+            return False
+        return node.name in names or node.target in VIEWS or may_recompute(node)
+
+    return may_be_in_both
+
+
+def chosen(trial: Partition, notes: Sequence[str]) -> Partition:
+    """The cut that is taken. Its halves say that more than one stream may compute a product
+    (`streamed_loops`)."""
+    for half in (trial.forward, trial.backward):
+        half.meta[MAY_BE_AGAIN] = MOST_TIMES
+    return trial._replace(notes=tuple(notes))
 
 
 def shown_and_kept(joint: fx.GraphModule, before: Partition, after: Partition) -> str:
