@@ -25,6 +25,7 @@ def load_models():
 
 
 def main(who: str, options: dict) -> dict:
+    # The same weights and inputs in each process, and products as users have them on a GPU
     torch.manual_seed(0)
     torch.set_float32_matmul_precision("high")
     device, dtype = options["device"], getattr(torch, options["dtype"])
@@ -52,6 +53,7 @@ def main(who: str, options: dict) -> dict:
         wait()
         return torch.stack([parameter.grad.sum() for parameter in eager.parameters()])
 
+    # Eager first: what torch does once a process is no part of what is measured
     expected = call(eager)
     start = time.perf_counter()
     if who == "course_lib":
@@ -61,11 +63,14 @@ def main(who: str, options: dict) -> dict:
     else:
         compile = torch.compile
     imported = time.perf_counter()
+
+    # Both only compile when they are called
     compiled = compile(eager, **how)
     result = call(compiled)
     first = time.perf_counter()
     call(compiled)
     second = time.perf_counter()
+
     torch.testing.assert_close(result, expected, rtol=1e-2, atol=1e-2)
     return {
         "imports": imported - start,

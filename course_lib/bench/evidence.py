@@ -104,15 +104,20 @@ def collect(
     first, later = Recording(), Recording()
     fast = compile(function, **settings)
     with torch.inference_mode(), warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # the recompile limit warns; here it is counted
+        # The recompile limit warns. Here it is counted
+        warnings.simplefilter("ignore")
         for number, arguments in enumerate(calls):
-            with events.listener((later if number else first).events.append):
+            recording = later if number else first
+            with events.listener(recording.events.append):
                 fast(*arguments)
+
+        # The counter sees operators of torch, so eager runs under it
         with FlopCounterMode(display=False) as flops:
             function(*calls[0])
-    kernels = [
-        kernel for event in first.of(events.KernelsBuilt) for kernel in kernels_of(event.compiled)
-    ]
+
+    kernels = []
+    for event in first.of(events.KernelsBuilt):
+        kernels += kernels_of(event.compiled)
     library = sum(kernel.is_library for kernel in kernels)
     return Evidence(
         calls=len(calls),

@@ -34,6 +34,7 @@ def library_share(workload: Workload, rounds: int = 10, min_time: float = 0.005)
         step = workload.step(cl.compile(workload.function), inputs)
         step()
 
+    # The calls that the schedule has left to libraries, each by itself
     calls = []
     for event in trace.of(events.Scheduled):
         for kernel in event.schedule.kernels:
@@ -47,6 +48,7 @@ def library_share(workload: Workload, rounds: int = 10, min_time: float = 0.005)
         for call in calls:
             call()
 
+    # In turn: both meet the same moments of the machine
     with workload.mode():
         samples = interleaved({"program": step, "library": library}, rounds, min_time)
     return samples["program"].times_faster_than(samples["library"])

@@ -78,11 +78,14 @@ def interleaved(
     if rounds < 1:
         raise ValueError(f"rounds must be at least 1, got {rounds}")
     clock = clock or wall_clock
+    # The first calls are slower: caches are cold, and what is compiled is compiled there
     calls = {}
     for name, function in functions.items():
         for _ in range(warmup):
             function()
         calls[name] = calls_to_fill(min_time, function, clock)
+
+    # A collection would fall into the sample of one of them
     seconds: dict[str, list[float]] = {name: [] for name in functions}
     with no_garbage_collection():
         for number in range(rounds):

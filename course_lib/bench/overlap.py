@@ -178,6 +178,7 @@ def error(build: Build, rank: int, world: int, width: int = 256, tokens: int = 6
         model(inputs[rank]).square().mean().backward()
     alone(torch.cat(inputs)).square().mean().backward()
 
+    # Processes average their gradients, and so does the mean over all inputs
     off_by = []
     for wanted, got in zip(alone.parameters(), model.parameters(), strict=True):
         gradient = got.grad
@@ -199,10 +200,12 @@ def measure(build: Build, rank: int) -> dict[str, Any]:
         model.zero_grad()
         model(x).float().square().mean().backward()
 
+    # The first steps compile, and allocate what later ones use again
     for _ in range(5):
         step()
     milliseconds = [milliseconds_of(step) for _ in range(STEPS)]
 
+    # All processes start the recorded step together: who is early would wait in NCCL
     dist.barrier()
     talk, work = kernels_of(step)
     return {

@@ -38,6 +38,7 @@ def results(outcomes: Sequence[Outcome], title: str = "") -> Picture:
         rows.append(list(map(whole, cells)))
         plain.append((outcome.name, result, program))
 
+    # What was compiled is too long for a column
     head = f"<p><b>{escape(title)}</b></p>" if title else ""
     program_notes = ""
     for name, _, program in plain:
@@ -45,6 +46,7 @@ def results(outcomes: Sequence[Outcome], title: str = "") -> Picture:
             program_notes += f"<p>{escape(name)}: {escape(program)}</p>"
     body = f'<div class="cl-scroll">{head}{html_table(rows, header, (1, 2, 3, 4))}{program_notes}</div>'
 
+    # Times are no part of the words: they are never twice the same
     results_in_words = "; ".join(f"{name} {result}, {program}" for name, result, program in plain)
     alt = f"{title or 'Results'}: {results_in_words}."
     caption = "First call: with compiling. Median and spread: of samples taken in turn. Against eager: median of each round's ratio."
@@ -115,11 +117,16 @@ def spread(
     """A lane for each name: every sample as a tick, p10 to p90 as a band, the median as a thick
     line. All from zero; a few samples of a busy moment do not stretch the axis, they stand at its
     end."""
-    every = [seconds for samples_of_name in samples.values() for seconds in samples_of_name.seconds]
-    most = min(max(every), 3 * max(samples_of_name.p90 for samples_of_name in samples.values()))
+    # The axis ends at three times the slowest of the ordinary samples
+    every: list[float] = []
+    for of_name in samples.values():
+        every += of_name.seconds
+    slowest = max(of_name.p90 for of_name in samples.values())
+    most = min(max(every), 3 * slowest)
     beyond = sum(seconds > most for seconds in every)
     axis = Axis(16 + max(map(text_width, samples)), most)
 
+    # A title, a lane for each name, and the axis below them
     bottom = 30 + LANE * len(samples)
     svg = Svg(axis.left + TRACK + 96, bottom + 26)
     svg.text(0, 16, title or "every sample", bold=True)

@@ -96,6 +96,7 @@ def markdown_rows(
     ]
     size = " × ".join(map(str, shape))
     for outcome in outcomes:
+        # Its time stands in a column of each row
         if outcome is eager:
             continue
         median_time = human_time(outcome.samples.median) if outcome.samples else "–"

@@ -44,6 +44,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     path = Path(args.output) / "operator-coverage.json"
     path.parent.mkdir(parents=True, exist_ok=True)
 
+    # To build a kernel takes most of the time, so it is asked for by dtype
     dtypes = tuple(args.dtypes)
     build = DTYPES if args.build == ["all"] else tuple(args.build)
     jobs = [Job(name, dtypes, args.samples, build, args.hostile, args.seed) for name in names]
@@ -132,6 +133,7 @@ def chosen(args: argparse.Namespace) -> list[str]:
 def merged(path: Path, rows: Sequence[Row], how: dict[str, Any]) -> dict[str, Any]:
     """What stands in the JSON already, with these rows in place of older ones for the same operator
     and dtype."""
+    # A later row takes the place of an earlier one under the same key
     old = json.loads(path.read_text())["rows"] if path.exists() else []
     table = {(row["operator"], row["dtype"]): row for row in [*old, *as_json(rows)]}
     about_machine = machine.describe()
@@ -196,6 +198,7 @@ def page(report: dict[str, Any]) -> str:
 
 
 def markdown(head: Sequence[str], rows: Iterable[Sequence[object]]) -> list[str]:
+    # A bar inside a cell would end it
     lines = [head, ["---"] * len(head), *rows]
     return [
         "| " + " | ".join(str(cell).replace("|", "\\|") for cell in line) + " |" for line in lines
@@ -233,7 +236,8 @@ def extern_rows(rows: Sequence[dict[str, Any]]) -> list[list[str]]:
     where: dict[tuple[str, str], set[str]] = defaultdict(set)
     for row in rows:
         for op, why in row["extern"].items():
-            if why.startswith(f"{op} has no loop form"):  # its name stands in the first column
+            # The operator's name stands in the first column
+            if why.startswith(f"{op} has no loop form"):
                 why = "no loop form here"
             where[op, why].add(row["operator"])
     return [[f"`{op}`", some(names), why] for (op, why), names in most_first(where)]

@@ -36,6 +36,7 @@ def main() -> int:
     """Compile once, tell what happened, check the result."""
     torch.manual_seed(0)
     compiled = course_lib.compile(gelu_layer)
+    # The stack holds symbolic values. They are put into words as they pass by
     trace = Recording()
 
     with torch.inference_mode():
@@ -45,6 +46,7 @@ def main() -> int:
         fresh = random_inputs(SHAPES)
         difference = (compiled(*fresh) - gelu_layer(*fresh)).abs().max().item()
 
+    # A line that is wider than the terminal would break where it hurts most
     most = width()
     for number, stage in enumerate(STAGES, 1):
         print(paint(f"\n{number} {stage.__doc__} ".ljust(most, "─"), "1;36"))

@@ -31,6 +31,7 @@ def difference(result: Any, expected: Any, random: bool, reference: Any = None) 
     if form != other:
         return f"{form} instead of {other}"
 
+    # In float64 a function may give another tree. Then nothing is known
     exact = tree_flatten(reference)[0]
     if len(exact) != len(eager_leaves):
         exact = [None] * len(eager_leaves)
@@ -94,6 +95,7 @@ def close(a: torch.Tensor, b: torch.Tensor) -> bool:
     tolerance = TOLERANCE.get(b.dtype)
     if tolerance is None:
         return torch.equal(a, b)
+    # torch compares no complex32
     if b.dtype is torch.complex32:
         a, b = a.to(torch.complex64), b.to(torch.complex64)
     return torch.allclose(a, b, rtol=tolerance, atol=tolerance, equal_nan=True)
@@ -106,6 +108,7 @@ def no_farther(a: torch.Tensor, b: torch.Tensor, exact: torch.Tensor) -> bool:
         return False
 
     exact = exact.to(torch.float64)
+    # Where eager overflows, its error counts as 0: then ours must be the exact value, or eager's
     our_error = (a.double() - exact).abs()
     theirs = (b.double() - exact).abs().nan_to_num(0, 0)
     near = our_error <= 4 * theirs + TOLERANCE[b.dtype] * (1 + exact.abs())

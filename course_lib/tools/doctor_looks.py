@@ -134,6 +134,7 @@ def look_at_c_compiler() -> list[Finding]:
         advice = f"For the native frame hook: {install_compiler()}."
         return [Finding("C compiler", "none", "note", advice)]
 
+    # A system's Python often comes without them
     has_headers = Path(sysconfig.get_paths()["include"], "Python.h").is_file()
     if not has_headers:
         advice = (
@@ -152,6 +153,7 @@ def look_at_cxx_compiler() -> list[Finding]:
         advice = f"For C++ kernels: {install_compiler()}."
         return [Finding("C++ compiler", "none", "missing", advice, required=True)]
 
+    # A compiler without its standard library is there, too, and builds nothing
     builds, why = compiles(compiler)
     name = first_line(compiler, "--version")
     if not builds:
@@ -187,6 +189,7 @@ def look_at_triton() -> list[Finding]:
             advice = f"pip install 'triton=={dotted(wanted)}.*'"
         return [Finding("Triton", "not installed", "note", advice)]
 
+    # Another Triton may work. torch was tested with this one
     if wanted and minor(version) != wanted:
         pairs = f"This torch pairs with Triton {dotted(wanted)}"
         advice = f"{pairs}: pip install 'triton=={dotted(wanted)}.*'"
@@ -255,6 +258,7 @@ def look_at_sandbox() -> list[Finding]:
 def look_at_cache() -> list[Finding]:
     from course_lib.config import cache_dir
 
+    # Rights say little on a shared file system. So it is tried
     folder = Path(cache_dir())
     try:
         with tempfile.NamedTemporaryFile(dir=folder):
