@@ -31,6 +31,7 @@ Beside this path:
     known.py, effects.py                     what is known of an object, and what has changed
                                              outside
     classes.py, global_state.py              classes and switches of torch, of which guards ask
+    number_types.py                          int or float, of numbers that only the data says
     relations.py                             questions about sizes as a reader expects them
     resuming.py                              the call of a resume function
     user.py                                  what a program says to its compiler

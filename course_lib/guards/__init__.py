@@ -4,8 +4,8 @@ In:  the `Guard`s of one capture (`capture/guard_tests.py`), and the parameters 
 Out: a `Check`: one Python function that is called before each use, and the reason when it says no.
 
 Read in this order: `check.py` (what a check is, why one fails), `writing.py` (its source text),
-`tensors.py` (all that is asked of a tensor, in C). `corners/` holds what makes checks of large
-models short.
+`tensors.py` (all that is asked of a tensor, in C: `_tensors.c`). `corners/` holds what makes checks
+of large models short.
 In PyTorch: `torch/_dynamo/guards.py` (`CheckFunctionManager`, `GuardBuilder`),
 `torch/csrc/dynamo/guards.cpp`.
 """

@@ -9,8 +9,9 @@ stands in pictures and questions, `checks.po` what checks and commands say.
     translate_html(h)    the same for all labels in a piece of HTML or SVG
     translate_message(m) the same for a message of a check, which may hold values
     phrase(s, n=3)       a sentence of a command, with its values
-    catalog              reads and writes `.po` files (with Babel), and tells which translations are
-                         stale
+
+`chosen.py`, `labels.py` and `messages.py` have these functions. `catalog.py` reads and writes `.po`
+files (with Babel), and tells which translations are stale.
 
 Code and outputs are shared: nothing here is asked when no language is chosen.
 docs/design/languages.md says what is translated.

@@ -1,8 +1,9 @@
 """Lowering: from an ATen graph to loops (`ir`), whose bodies are written in virtual operations
 (`ops`).
 
-Read in this order: `ir.py` (what loops are), `lower.py` (the walk over the graph), `rules.py` and
-`formulas.py` (how an operator becomes a loop), `reductions.py` with `reduction_kinds.py`,
+Read in this order: `ir.py` (what loops are), `ops.py` (what stands in their bodies), `lower.py`
+(the walk over the graph), `rules.py` and `formulas.py` (how an operator becomes a loop),
+`reductions.py` with `reduction_kinds.py`,
 `index_rules.py`, `decompositions.py`. All of them use `indexing.py` (where in memory an element
 lies) and `operators.py` (what torch says about an operator). `corners/` may be skipped.
 """

@@ -11,6 +11,8 @@ In:  sources of kernels, and the program around them. Out: a `CompiledGraph`, wh
                                  (`why_not`)
     gemm.py, templates.py        who computes a matrix product
     autotune.py                  tile sizes, by measuring
+    _launcher.c                  calls a kernel without the cost of Python
+    corners/                     may be skipped
 
 Built files are kept on disk by `course_lib.build_cache`.
 In PyTorch: `torch/_inductor/codecache.py`, `cpp_builder.py`, `runtime/triton_heuristics.py`,

@@ -9,8 +9,8 @@ sanitizer is near (docs/design/simulator.md).
 
 The spine, front to back: `switch.py` (when), `launching.py` (a launch), `rewriting.py` and
 `language.py` (Python's words), `judging.py` (refusals), `watching.py` and `races.py` (faults),
-`formats.py` (numbers). What is mended in Triton's interpreter, and for which of its versions, is
-the table in `mends/`.
+`formats.py` (numbers). Its switches are in `settings.py`, its errors in `refused.py`. What is
+mended in Triton's interpreter, and for which of its versions, is the table in `mends/`.
 """
 
 from typing import Any

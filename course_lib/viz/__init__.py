@@ -15,6 +15,7 @@ The rooms, each of which imports only from those before it:
     report/         one HTML file about everything that was compiled in a run
     mirror/         one call through both compilers, side by side
     trace.py        `with cl.record() as trace:` and one method for each picture
+    explain.py      `cl.explain(f)(*args)`: what capture made of one call
 
 This file is the front page: what the lessons and the library's users draw with.
 In PyTorch: `tlparse`, `torch/fx/passes/graph_drawer.py`, and `depyf`.

@@ -150,3 +150,41 @@ def test_flags_are_named(root):
 )
 def test_what_breaks_a_convention_is_found(find, source):
     assert find(ast.parse(source)) != []
+
+
+def files_without_a_word(room: Path) -> list[str]:
+    """The files and folders of a room that its docstring does not name."""
+    docstring = ast.get_docstring(ast.parse((room / "__init__.py").read_text(encoding="utf-8")))
+    names = []
+    for path in sorted(room.iterdir()):
+        if path.suffix in (".py", ".c", ".h") and not path.name.startswith("__"):
+            names.append(path.name)
+        elif (path / "__init__.py").exists():
+            names.append(f"{path.name}/")
+    words = re.findall(r"[\w.]+/?", docstring or "")
+    return [name for name in names if name not in words]
+
+
+def test_the_docstring_of_each_room_names_all_its_files(root):
+    package = root / "course_lib"
+    rooms = [path.parent for path in sorted(package.rglob("__init__.py"))]
+    left_out = {}
+    for room in rooms:
+        if room != package and (files := files_without_a_word(room)):
+            left_out[str(room.relative_to(package))] = files
+    assert not left_out, "name them where a reader looks for them: in the order of reading"
+
+
+def test_a_room_that_leaves_a_file_out_is_found(tmp_path):
+    (tmp_path / "corners").mkdir()
+    for name in ("loops.py", "more_loops.py", "_fast.c", "corners/__init__.py"):
+        (tmp_path / name).touch()
+    (tmp_path / "__init__.py").write_text('"""Read `more_loops.py`, then `corners/`."""')
+    assert files_without_a_word(tmp_path) == ["_fast.c", "loops.py"]
+
+
+def test_the_front_page_names_what_stands_beside_the_rooms(root):
+    text = (root / "docs" / "index.md").read_text(encoding="utf-8")
+    names = [path.name for path in sorted((root / "course_lib").glob("*.py"))]
+    left_out = [f"`{name}`" for name in names if f"`{name}`" not in text]
+    assert left_out in ([], ["`__main__.py`"])

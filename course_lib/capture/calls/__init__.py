@@ -9,7 +9,7 @@
 Read `dispatch.py` first: the ordered list of rules, the first that matches decides. Then the rules'
 own files: `operations.py` (torch), `modules.py`, `functions.py` (followed), `classes.py` (made),
 `builtins.py` (run now), `known_functions.py` (those that know about the interpreted world:
-`getattr`, `isinstance`, ...), `callbacks.py` (what C calls back).
+`getattr`, `isinstance`, ...; its tables are in `tables.py`), `callbacks.py` (what C calls back).
 In PyTorch: the `call_function` methods in `torch/_dynamo/variables/`, and
 `torch/_dynamo/trace_rules.py` for what is followed.
 """

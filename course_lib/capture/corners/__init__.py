@@ -16,8 +16,9 @@ A reader of lesson 02 and 03 may skip this folder. In PyTorch: the long tail of
     looking.py             `locals`, `globals`, frames, threads, `dir`, `pickle` of constants
     names_one_by_one.py    what `globals()` and `sys.modules` have in common
     norms_of_fakes.py      the shape of a norm, where torch infers a wrong one
-    numpy.py               NumPy's functions and numbers, its arrays from outside; the files
-                           `numpy_*.py`: what computes them
+    numpy.py               NumPy's functions and numbers, its arrays from outside; what computes
+                           them: `numpy_rules.py`, `numpy_functions.py`, `numpy_ufuncs.py`,
+                           `numpy_constants.py`
     optimizers.py          optimizers that are not torch's own
     own_generator.py       a `torch.Generator` that the program makes
     own_operations.py      an `autograd.Function`, a custom operator; `reading.py`: what their code

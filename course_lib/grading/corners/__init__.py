@@ -1,2 +1,2 @@
-"""Special cases of marking, each in a table of rules: how learning platforms name files, what
-systems leave in a folder."""
+"""Special cases of marking, each in a table of rules: how learning platforms name files
+(`systems.py`), what systems leave in a folder (`leftovers.py`)."""

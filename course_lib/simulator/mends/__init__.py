@@ -2,7 +2,7 @@
 nothing; `put_all_in_place` does.
 
 `table.py`: the record, and the table. `arithmetic.py`, `casts.py`, `products.py`, `reductions.py`,
-`library.py`, `memory.py`: the mends.
+`library.py`, `memory.py`: the mends. `watched.py`: hooks by which the checks hear of each access.
 """
 
 from course_lib.simulator.mends import arithmetic, casts, library, memory, products, reductions

@@ -1,1 +1,4 @@
-"""FX graphs, operation by operation or module by module."""
+"""FX graphs, operation by operation or module by module.
+
+`fx_graphs.py` draws them; `module_graphs.py` says to which module an operation belongs.
+"""
