@@ -23,7 +23,7 @@ WHOLE |= {operator.pos, abs}
 ROUNDING = {int, round, math.floor, math.ceil, math.trunc}
 """Functions that give an int for one number."""
 POWERS = {operator.pow, operator.ipow, pow}
-LARGEST = {max: "__sym_max__", min: "__sym_min__"}
+EXTREMES = {max: "__sym_max__", min: "__sym_min__"}
 """Python's function → the method of a symbolic int that asks for no value."""
 NAMES_OF_FLOATS = (
     "acos acosh asin asinh atan atan2 atanh copysign cos cosh degrees erf erfc exp exp2 expm1 fabs "
@@ -46,7 +46,7 @@ def type_of_result(function: Any, args: Sequence[Any]) -> type[int] | type[float
         return float if is_float(args[0]) else None
     if function in WHOLE:
         return float if any(map(is_float, args)) else int
-    if function in LARGEST:
+    if function in EXTREMES:
         return float if all(map(is_float, args)) else None
     return type_of_power(*args) if function in POWERS else None
 
@@ -78,5 +78,5 @@ def largest_of_symbols(function: Any, numbers: Sequence[Any]) -> Any:
     """`max(numbers)`, or `min`, of ints of which no value is known: one more symbol."""
     symbol, *others = sorted(numbers, key=lambda number: type(number) is int)
     for number in others:
-        symbol = getattr(symbol, LARGEST[function])(number)
+        symbol = getattr(symbol, EXTREMES[function])(number)
     return symbol
