@@ -40,6 +40,17 @@ _NOT_GIVEN = object()
 # nothing
 _CELL_FILE = re.compile(r"(?:/\S*/ipykernel_\d+/\d+\.py|<ipython-input-[^>]*>):(\d+)")
 MOST_GUARDS = 8  # that a check shows
+# the lines of `torch.testing.assert_close` about what differs, by their first words
+_DIFFERENCES = {
+    "Absolute": "Absolute difference: {value} (up to {limit} allowed)",
+    "Relative": "Relative difference: {value} (up to {limit} allowed)",
+    "Greatest absolute": "Greatest absolute difference: {value} at index {place} (up to {limit} allowed)",
+    "Greatest relative": "Greatest relative difference: {value} at index {place} (up to {limit} allowed)",
+}
+_DIFFERENCE = re.compile(
+    r"(?P<kind>[A-Za-z ]+) difference: (?P<value>\S+)(?: at index (?P<place>.+?))? "
+    r"\(up to (?P<limit>\S+) allowed\)"
+)
 _LIBRARY = str(Path(__file__).parents[1])
 
 
@@ -356,9 +367,18 @@ def _check_values(
     except AssertionError as error:
         # torch says the largest differences, each with the tolerance that it crossed
         lines = [line.strip() for line in str(error).splitlines() if "difference" in line]
-        limits = [line for line in lines if "up to 0.0 allowed" not in line]
+        limits = [_difference(line) for line in lines if "up to 0.0 allowed" not in line]
         reason = ". ".join(part for part in (translate_message(why), *limits) if part)
         raise CheckFailed(f"{what}: the values", reason, expected, got) from None
+
+
+def _difference(line: str) -> str:
+    """What torch says of a difference, in the chosen language; another line as it is."""
+    found = _DIFFERENCE.fullmatch(line)
+    if found is None or found["kind"] not in _DIFFERENCES:
+        return line
+    parts = found.groupdict()
+    return phrase(_DIFFERENCES[parts.pop("kind")], **parts)
 
 
 def _same(got: Any, expected: Any) -> bool:

@@ -12,10 +12,11 @@ from pathlib import Path
 
 import nbformat
 import pytest
+import torch
 from markdown_it import MarkdownIt
 
 from course_lib.grading import edition, translation
-from course_lib.grading.checks import CheckFailed, check_equal
+from course_lib.grading.checks import CheckFailed, check_close, check_equal
 from course_lib.grading.handed_out import as_copy, handed_out
 from course_lib.grading.line_of_answer import line_of_the_answer
 from course_lib.grading.notebooks import find_lesson, graded_cells
@@ -483,6 +484,14 @@ def test_a_sentence_of_a_command_is_filled_in(two_sentences, monkeypatch):
 
 def test_a_sentence_of_a_command_is_no_pattern_for_the_message_of_a_check(speaks_chinese):
     assert translate_message("nobody knows 3 of these") == "nobody knows 3 of these"
+
+
+def test_what_torch_says_of_a_difference_is_translated(speaks_chinese):
+    """And is torch's own line in English: a new wording of torch would pass untranslated."""
+    for got, wanted in ((1.0, 2.0), (torch.ones(2), torch.zeros(2))):
+        with pytest.raises(CheckFailed) as failed:
+            check_close(got, wanted, "the sum")
+        assert "difference" not in str(failed.value) and str(failed.value).count("允许") == 2
 
 
 def test_the_line_of_the_answer_is_found_in_a_message_in_chinese(speaks_chinese):
