@@ -295,7 +295,7 @@ class Shapes:
             return args[0]  # `int(n)` of an int
         if function in COMPARISONS.values() or (is_whole and function in number_types.WHOLE):
             return None
-        if is_whole and function in number_types.LARGEST:
+        if is_whole and function in number_types.EXTREMES:
             return number_types.largest_of_symbols(function, args)
 
         kind = number_types.type_of_result(function, args)

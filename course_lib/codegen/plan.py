@@ -44,7 +44,6 @@ BLOCK = 4096
 # lanes share the columns: a block of 4096 is 512 additions in each lane. Where lanes do not share a
 # sum, 512 columns are as many additions
 LANES_OF_A_SUM = 8
-UNSHARED_BLOCK = BLOCK // LANES_OF_A_SUM
 # Where the order of values matters (0.0 before -0.0), up to so many columns are compared one by one
 FEW = 8
 # So many columns are computed at a time where their values go to the next loop through an array on
@@ -248,7 +247,7 @@ class Planner:
             return STRIP
         if not any(gathering.in_blocks for gathering in gathered):
             return 0
-        return UNSHARED_BLOCK if self.has_lanes else BLOCK
+        return longest_sum(lanes_share=not self.has_lanes)
 
     def gathering(self, step: Step) -> Gathering:
         """How the values of a reduction are added up.
@@ -265,8 +264,7 @@ class Planner:
         # inner loop, but their sums are added up at its end, one after the other.
         columns = self.kernel.columns
         lanes_share = not self.has_lanes and len(columns) == 1
-        longest = BLOCK if lanes_share else UNSHARED_BLOCK
-        is_long = not surely(operator.le, iterations(columns), longest)
+        is_long = not surely(operator.le, iterations(columns), longest_sum(lanes_share))
         in_blocks = kind is SUM and computed_as(dtype) == "float" and is_long
 
         total = torch.float64 if in_blocks else dtype
@@ -369,6 +367,11 @@ class Planner:
                 if moves_down and self.walks_along(index, columns[0]):
                     loads_to_fetch[Load(buffer, index)] = None
         return list(loads_to_fetch)
+
+
+def longest_sum(lanes_share: bool) -> int:
+    """How many columns may be added up as float: in all lanes together, or in each."""
+    return BLOCK if lanes_share else BLOCK // LANES_OF_A_SUM
 
 
 def loads_of_halves(nodes: Iterable[Expr]) -> list[Load]:
