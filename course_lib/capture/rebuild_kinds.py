@@ -290,7 +290,14 @@ def write_reduced(head: Rebuilder, value: Any) -> str:
     """Iterators and other objects that can tell how to make a copy of them (as for `pickle`)."""
     try:
         with warnings.catch_warnings(action="ignore"):
-            make, args, state, *more = (*value.__reduce_ex__(4), None)[:5]
+            reduced = value.__reduce_ex__(4)
+        if is_a(reduced, str):
+            # The name of a thing that lives in a module: its copy is itself.
+            if head.world.static_source(value) is None:
+                raise TypeError("no module has it")
+            return head.name_for(value)
+
+        make, args, state, *more = (*reduced, None)[:5]
         is_known = type(value) in SAFE_TYPES or type(value).__module__ in MODULES_WITH_REDUCE
         if any(more) or not is_known:
             raise TypeError("it is more than its parts")

@@ -8,6 +8,8 @@ Eager runs the function once for the same arguments, and then its cache answers,
 changed since. So the real function is asked, here and now. If its cache holds nothing yet
 (`answers`), that runs its code: then the code may only compute. Its bytecode tells (`reading.py`);
 where that is not enough, the code is interpreted first, and must have changed nothing.
+The cache counts how often it is asked, and guards ask it, too. So where the program reads these
+counters (`cache_info`), the function is called at a graph break, as in eager.
 In PyTorch: `torch/_dynamo/variables/functions.py` (`WrapperUserFunctionVariable`): it follows the
 function and leaves out the cache.
 """
@@ -18,7 +20,9 @@ import functools
 import gc
 import itertools
 import re
+import sys
 import types
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -54,6 +58,12 @@ def is_cached(it: Machine, function: Any) -> bool:
 
 def call_cached(it: Machine, function: Any, args: list[Any], kwargs: dict[str, Any]) -> Any:
     """What the function gives: asked of the real one, or followed."""
+    if not it.world.fullgraph and counters_are_read(it, function):
+        raise Unsupported(
+            f"calls {name_of(function)}, whose cache counts its calls, and the program reads that"
+            f" ({COUNTERS})",
+            f"leave out {COUNTERS}()",
+        )
     args = [concrete(arg) for arg in args]
     kwargs = {name: concrete(arg) for name, arg in kwargs.items()}
     raise_for_unhashable(it, [*args, *kwargs.values()])
@@ -78,11 +88,57 @@ def call_cached(it: Machine, function: Any, args: list[Any], kwargs: dict[str, A
     return call.ask()
 
 
+def looks_at_cache(it: Machine, function: Any) -> bool:
+    """`f.cache_info` or `f.cache_clear`, of a function with a cache."""
+    is_method = type(function) is types.BuiltinMethodType
+    return is_method and is_cached(it, function.__self__) and function.__name__ in OF_CACHE
+
+
+def look_at_cache(it: Machine, function: Any, args: list[Any], kwargs: dict[str, Any]) -> Any:
+    """The cache is another one in each call, so it is asked or cleared in each."""
+    raise Unsupported(
+        f"calls {function.__name__} of {name_of(function.__self__)}, which keeps its answers",
+        "do it outside the compiled function",
+    )
+
+
 def raise_for_unhashable(it: Machine, args: list[Any]) -> None:
     """Raise TypeError as the real function does, before anything runs."""
     for arg in args:
         if type(arg) in (list, dict, set):
             it.native(hash, arg)
+
+
+COUNTERS = "cache_info"
+"""The method that tells how often a cache was asked, and how often it had an answer."""
+OF_CACHE = (COUNTERS, "cache_clear")
+"""The methods of a function with a cache that look at what it holds, or change that."""
+
+
+def counters_are_read(it: Machine, function: Any) -> bool:
+    """True if a piece of code that is at hand names `cache_info`."""
+    codes = itertools.chain(codes_that_run(it), codes_beside(function.__wrapped__))
+    return any(COUNTERS in names_of_code(code) for code in codes)
+
+
+def codes_that_run(it: Machine) -> Iterator[types.CodeType]:
+    """The code of the functions that are being captured, and of their callers."""
+    for interpreter in it.world.running:
+        yield interpreter.code
+    frame: types.FrameType | None = sys._getframe()
+    while frame is not None:
+        yield frame.f_code
+        frame = frame.f_back
+
+
+def codes_beside(function: Any) -> Iterator[types.CodeType]:
+    """The code of the functions and methods in the module of a function."""
+    for value in list(getattr(function, "__globals__", {}).values()):
+        if is_a(value, type):
+            members = vars(value).values()
+            yield from (member.__code__ for member in members if is_a(member, types.FunctionType))
+        elif is_a(value, types.FunctionType):
+            yield value.__code__
 
 
 class CachedCall:
@@ -303,13 +359,14 @@ def reached_by(function: types.FunctionType) -> list[Any]:
     return objects
 
 
-def names_of_code(code: types.CodeType) -> set[str]:
+@functools.lru_cache(4096)
+def names_of_code(code: types.CodeType) -> frozenset[str]:
     """The names in a function's code and in the code of the functions inside of it."""
     names = set(code.co_names)
     for constant in code.co_consts:
         if is_a(constant, types.CodeType):
             names |= names_of_code(constant)
-    return names
+    return frozenset(names)
 
 
 def is_module(function: types.FunctionType, name: str) -> bool:
@@ -345,5 +402,9 @@ def ask_cache(
 
 register(
     CallRule("cached function", is_cached, call_cached),
+    before="arithmetic on symbolic numbers",
+)
+register(
+    CallRule("cache of a function", looks_at_cache, look_at_cache),
     before="arithmetic on symbolic numbers",
 )
