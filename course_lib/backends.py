@@ -175,6 +175,14 @@ def find(
     return run
 
 
+def may_be_left(backend: str | Backend | None, options: dict[str, Any] | None) -> bool:
+    """May a program under this backend go on in eager where it gains nothing? Not where the user
+    asked for more than speed: capture alone, or random numbers that eager does not draw."""
+    chosen = options or {}
+    is_default = (_default if backend is None else backend) == "inductor"
+    return is_default and chosen.get("fallback_random", True) and not chosen.get("trace.enabled")
+
+
 def chosen_options(mode: str | None, options: dict[str, Any] | None) -> dict[str, Any]:
     """Every option, as a mode or the user sets it. Raises ValueError for what there is not."""
     if mode is not None and options is not None:

@@ -11,6 +11,7 @@ import contextlib
 import dataclasses
 import functools
 import inspect
+import weakref
 from collections.abc import Callable
 from typing import Any, TypeVar
 
@@ -21,6 +22,7 @@ from torch.compiler import is_dynamo_compiling  # true to torch.compile alone
 from torch.fx import _symbolic_trace as fx_tracer
 
 from course_lib.frames import call, wrapper
+from course_lib.racing import Way, Ways
 from course_lib.trace_rules import called, is_library
 from course_lib.twin import twin_of, untwinned
 
@@ -40,7 +42,13 @@ def compiled_function(function: F, compiler: Any) -> F:
     # compiled twice: the original is what is compiled
     function = getattr(function, "_course_original", function)
     target = function if has_own_frame(function) else called(function)
-    watched = functools.partial(call, compiler.watcher, target)
+    watched: Way = functools.partial(call, compiler.watcher, target)
+
+    def go(way: Way) -> None:
+        nonlocal watched
+        watched = way
+
+    ways = Ways(function, watched, functools.partial(call, None, target), go)
 
     @wrapper
     def run(*args: Any, **kwargs: Any) -> Any:
@@ -48,6 +56,10 @@ def compiled_function(function: F, compiler: Any) -> F:
             return function(*args, **kwargs)
         return watched(*args, **kwargs)
 
+    vars(run)["_course_ways"] = ways
+    # what makes a coroutine or a generator is over before the work begins: it is not timed
+    if of_its_kind(function, run) is run:
+        compiler.ways = weakref.ref(ways)
     compiled = functools.wraps(function)(of_its_kind(function, run))
     vars(compiled).update(_course_original=function, _course_compiler=compiler)
     return compiled  # type: ignore[return-value]
@@ -56,7 +68,14 @@ def compiled_function(function: F, compiler: Any) -> F:
 def compiled_module(model: torch.nn.Module, compiler: Any) -> torch.nn.Module:
     """A twin of `model`, with all that it has. Only the call differs."""
     model = untwinned(model)
-    watched = functools.partial(call, compiler.watcher, model)
+    watched: Way = functools.partial(call, compiler.watcher, model)
+
+    def go(way: Way) -> None:
+        nonlocal watched
+        watched = way
+
+    ways = Ways(model, watched, functools.partial(call, None, model), go)
+    compiler.ways = weakref.ref(ways)
 
     @wrapper
     def run(twin: torch.nn.Module, *args: Any, **kwargs: Any) -> Any:
@@ -64,6 +83,8 @@ def compiled_module(model: torch.nn.Module, compiler: Any) -> torch.nn.Module:
         if others_trace():
             return type(model).__call__(twin, *args, **kwargs)
         return watched(*args, **kwargs)
+
+    vars(run)["_course_ways"] = ways
 
     def remade(copied: torch.nn.Module) -> torch.nn.Module:
         return compiled_module(copied, dataclasses.replace(compiler))

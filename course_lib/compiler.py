@@ -24,7 +24,7 @@ from typing import Any, NamedTuple
 
 import torch
 
-from course_lib import backends, config, events
+from course_lib import backends, config, events, racing
 from course_lib.apart import apart_from_hooks
 from course_lib.callables import compiled_function, compiled_module
 from course_lib.capture import CaptureResult, History, Unsupported, global_state
@@ -34,7 +34,8 @@ from course_lib.frames.resume import NEVER_CAPTURED
 from course_lib.giving_up import HINT, AtLimit, has_work
 from course_lib.guards import Check
 from course_lib.pipeline import Pipeline
-from course_lib.trace_rules import is_skipped, runs_unwatched
+from course_lib.racing import Trial, Way, Ways
+from course_lib.trace_rules import CALLS, is_skipped, runs_unwatched
 
 ASK_AGAIN = None
 """An answer to the hook: run this frame as it is, and ask about the next one."""
@@ -73,6 +74,8 @@ class Compiler:
     # Entries that one code object may hold; None: `config.recompile_limit`, as it is at that moment
     own_limit: int | None = None
     name: str | None = None  # What the user calls this compile: messages say it
+    # May it be left to eager where it is slower? (`racing`)
+    may_race: bool = False
 
     def __post_init__(self) -> None:
         with config.collector_paused(importing=True):
@@ -82,6 +85,10 @@ class Compiler:
         self.codes: dict[int, CodeState] = {}  # By the code's number (`frames.number` says why)
         # What is left to eager, and why (`giving_up`)
         self.left: dict[str, str] = {}
+        # The ways to call what is compiled, if its calls can be timed
+        self.ways: weakref.ref[Ways] | None = None
+        # Weak, as are the ways: what the compiler holds is freed late, and a trial holds a program
+        self.trial: weakref.ref[Trial] | None = None
         self.watcher = Watcher(self.ask)
         live.add(self)
 
@@ -145,6 +152,7 @@ class Compiler:
             result = with_guards_of_backend(result)
         if result.problem is not None:
             events.emit(events.GraphBroke(result.problem))
+            self.begin_trial()
 
         parameters = list(frame.locals)
         check = events.stage("guards", events.GuardsMade, Check, result.guards, parameters, name)
@@ -214,6 +222,29 @@ class Compiler:
         counting_entries = [(at_limit.counting(check), head) for check, head in entries]
         self.watcher[number(code)] = counting_entries
 
+    def begin_trial(self) -> None:
+        """The graph broke: find out whether this program gains from being compiled (`racing`)."""
+        ways = self.ways and self.ways()
+        if not (ways and self.may_race and config.leave_what_loses):
+            return
+        if self.trial is None or self.trial() is None:
+            trial = Trial(weakref.ref(ways), self.parts, self.leave)
+            self.trial = weakref.ref(trial)
+            ways.choose(trial.call)
+
+    def parts(self) -> list[int]:
+        """How many operations each entry has in its graph."""
+        states = [*self.codes.values()]
+        return [entry.result.operations for state in states for entry in state.entries]
+
+    def leave(self, ways: Ways, why: str) -> Way:
+        """Leave the whole program to eager: say so once, and give the way to call it."""
+        code = code_of(ways.target)
+        name, where = code.co_qualname, f"{code.co_filename}:{code.co_firstlineno}"
+        self.left[name] = why
+        warn_at(code, f"{name} ({where}) is left to eager: {why}. {racing.HINT}.")
+        return racing.left_to_eager(ways.eager, name, why)
+
     def state_of(self, code: CodeType) -> CodeState:
         """What is known about this code: its entries, and how its sizes have changed."""
         return self.codes.setdefault(number(code), CodeState(History(self.dynamic)))
@@ -223,6 +254,9 @@ class Compiler:
         self.codes.clear()
         self.left.clear()
         self.watcher.forget_all()
+        self.trial = None
+        if self.ways and (ways := self.ways()):
+            ways.choose(ways.compiled)
 
 
 def with_guards_of_backend(result: CaptureResult) -> CaptureResult:
@@ -282,6 +316,16 @@ def leave_to_eager(frame: Frame, failure: Any) -> Answer:
     events.emit(events.FellBack(name, why))
     warn_at(frame.code, f"{name} runs in eager: {why}")
     return SKIP
+
+
+def code_of(target: Any) -> CodeType:
+    """The code that a user would name: of a function, of what a `partial` calls, of a module's
+    `forward`."""
+    inner = getattr(target, "func", target)
+    if isinstance(inner, torch.nn.Module):
+        inner = type(inner).forward
+    code = getattr(inner, "__code__", None) or getattr(type(inner).__call__, "__code__", None)
+    return code or CALLS
 
 
 def warn_at(code: CodeType, message: str) -> None:
@@ -359,12 +403,14 @@ def compile(
     refuse_described("dynamic_shapes", dynamic_shapes)
     refuse_described("shapes_spec", shapes_spec)
 
+    # a stage or a backend of the user's own is called for its own sake, however long it takes
+    may_race = pipeline is None and backends.may_be_left(backend, options)
     pipeline = pipeline or Pipeline()
     chosen = backends.find(backend, mode, options, pipeline)
     if disable:
         return model
 
-    compiler = Compiler(chosen, pipeline, fullgraph, dynamic, recompile_limit, name)
+    compiler = Compiler(chosen, pipeline, fullgraph, dynamic, recompile_limit, name, may_race)
     if isinstance(model, torch.nn.Module):
         return compiled_module(model, compiler)
     return compiled_function(model, compiler)

@@ -25,6 +25,8 @@ inline_depth_limit = 64
 # None: only under `fullgraph=True`, where the graph may not end. (`torch._dynamo.config`)
 capture_scalar_outputs: bool | None = None
 capture_dynamic_output_shape_ops: bool | None = None
+# Leave a program to eager whose graph breaks, and which is slower compiled (`racing`)
+leave_what_loses = True
 # Measure once which library multiplies fastest; else torch's own
 measure_products = os.environ.get("COURSE_MEASURE") != "0"
 
