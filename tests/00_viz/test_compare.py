@@ -151,7 +151,8 @@ def test_where_no_triton_kernel_was_made_it_is_told(trace):
 def test_speed_up_bars_are_as_long_as_their_values_and_eager_is_a_line():
     picture = viz.speedup_bars({"softmax": {"course_lib": 2.0, "torch.compile": 1.0}})
     wide = [float(w) for w in re.findall(r'<rect[^>]* width="([\d.]+)"', picture.body)]
-    assert wide[0] == pytest.approx(2 * wide[1]) and "stroke-dasharray" in picture.body
+    assert wide[0] == pytest.approx(2 * wide[1], abs=0.2)  # widths are rounded to a tenth of a px
+    assert "stroke-dasharray" in picture.body
     assert picture.text.splitlines()[0].split() == ["softmax", "course_lib", "2×"]
     with pytest.raises(ValueError, match="at least one"):
         viz.speedup_bars({})
@@ -161,7 +162,7 @@ def test_speed_up_bars_with_long_names_fit_a_narrow_window():
     picture = viz.speedup_bars(
         {"six-layer transformer": {"torch.compile max-autotune-no-cudagraphs": 5.17, "ours": 1.0}}
     )
-    assert float(re.search(r'<svg[^>]* width="([\d.]+)"', picture.body)[1]) <= 766
+    assert float(re.search(r'<svg[^>]* width="([\d.]+)"', picture.body)[1]) <= 540
 
 
 def test_the_landscape_frames_the_fastest():

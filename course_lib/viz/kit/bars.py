@@ -18,15 +18,15 @@ from course_lib.viz.kit.tables import columns, show
 
 LONGEST = 520.0
 """px: the longest bar where there is room for it."""
-SHORTEST_SCALE = 240.0
+SHORTEST_SCALE = 160.0
 """px: the longest bar is not shorter than this, however long the names are."""
 THICK, STEP = 20, 32
 """px: a bar's height, and from one bar to the next."""
-BEHIND = 110.0
+BEHIND = 90.0
 """px: room for the number behind a bar."""
-FITS = 755.0
-"""px: what is no wider can be read in a window of 800 px."""
-LABEL, LETTERS = 320.0, 16
+FITS = 540.0
+"""px: what is no wider shows all of its values in a window of 800 px, with letters of 11 px."""
+LABEL, LETTERS = 230.0, 16
 """px: a name wider than this is written in several lines, and the height of one more line."""
 
 WHO = re.compile(

@@ -8,6 +8,7 @@ cells of a notebook.
 from __future__ import annotations
 
 import math
+import re
 import textwrap
 from collections.abc import Hashable, Iterable
 from typing import Any
@@ -16,12 +17,16 @@ from course_lib.viz.kit.style import COLOURS, DIM, FILLS, MONO, NORMAL, SANS, SM
 
 SCROLL_FROM = 1700
 """Drawings taller than this scroll (px)."""
-SHRINKS = 0.7
-"""How much smaller a drawing may become: the smallest letters are then 8 px. JupyterLab has 600 px
-for it in a window of 800: drawings are at most 766 px wide where they can be, for then the letters
-(11.5 px) stay above 9."""
+LEAST_LETTERS = 11.0
+"""px: a drawing shrinks in a narrow window until its smallest letters are this high; then the
+window scrolls. JupyterLab has 520 px for a figure in a window of 800 px."""
 RIM = "paint-order: stroke; stroke: var(--jp-layout-color0, Canvas); stroke-width: 4px"
-NARROW, WIDE = set("iljtf.,:;'|!()[]{} I1r/"), set("mwMWGOQ@%—→×")
+NARROW, WIDE = set("iljtf.,:;'|!()[]{} Ir/"), set("mwMWGOQ@%—→×")
+DIGITS = set("0123456789")
+"""All of one width, so that columns of numbers stand in line."""
+
+
+_FONT_SIZE = re.compile(r'font-size="([\d.]+)"')
 
 
 def text_width(text: str, size: float = NORMAL, mono: bool = False, bold: bool = False) -> float:
@@ -34,6 +39,8 @@ def text_width(text: str, size: float = NORMAL, mono: bool = False, bold: bool =
 
 def letter_width(letter: str) -> float:
     """About how wide a letter is, for a font size of 1."""
+    if letter in DIGITS:
+        return 0.64
     if letter in NARROW:
         return 0.36
     if letter in WIDE:
@@ -256,7 +263,7 @@ class Svg:
         attributes = f'role="img" aria-label="{escape(alt)}" font-family="{SANS}"'
         space = 'xmlns="http://www.w3.org/2000/svg"'
         shapes = "\n".join(self.parts)
-        return f"<svg {space} {size} {least_width(self.width)} {attributes}>{shapes}</svg>"
+        return f"<svg {space} {size} {least_width(self.width, shapes)} {attributes}>{shapes}</svg>"
 
     def framed(self, alt: str) -> str:
         """`render`, with a box that scrolls around it if the drawing is tall."""
@@ -279,9 +286,10 @@ def tooltip(text: str) -> str:
     return f"<title>{escape(text)}</title>" if text else ""
 
 
-def least_width(width: float) -> str:
-    """The attribute that keeps a drawing from shrinking until it cannot be read."""
-    return f'style="min-width: {n(SHRINKS * width)}px"'
+def least_width(width: float, shapes: str) -> str:
+    """The attribute that keeps a drawing of these shapes from shrinking until it cannot be read."""
+    smallest = min(map(float, _FONT_SIZE.findall(shapes)), default=2 * LEAST_LETTERS)
+    return f'style="min-width: {n(width * min(1.0, LEAST_LETTERS / smallest))}px"'
 
 
 def n(value: float) -> str:

@@ -427,7 +427,7 @@ def themed(svg: str, alt: str, tips: dict[str, str]) -> str:
 
     svg = re.sub(r'stroke="(#[0-9a-fA-F]{6})"', line, svg)
     width, height = re.search(r'viewBox="[-\d.]+ [-\d.]+ ([\d.]+) ([\d.]+)"', svg).groups()  # type: ignore[union-attr]
-    head = f'<svg xmlns="http://www.w3.org/2000/svg" width="{width}" height="{height}" {least_width(float(width))} role="img" '
+    head = f'<svg xmlns="http://www.w3.org/2000/svg" width="{width}" height="{height}" {least_width(float(width), svg)} role="img" '
     head += f'aria-label="{escape(alt)}" font-family="{FAMILY}"'
     svg = re.sub(r'<svg\b(?: (?:width|height|xmlns)="[^"]*"|\s)*', head + " ", svg, count=1)
     return svg.strip()

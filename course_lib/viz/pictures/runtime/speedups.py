@@ -29,7 +29,7 @@ from course_lib.viz.kit.tables import columns, show
 
 # ---- how many times as fast as eager -------------------------------------------------------------
 
-LONGEST, WIDEST = 460.0, 766.0
+LONGEST, WIDEST = 460.0, 540.0
 """px: the longest bar, and the whole drawing where it can be."""
 THICK, STEP = 16.0, 21.0
 """px: a bar's height, and from one bar to the next."""
