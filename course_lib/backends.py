@@ -101,7 +101,7 @@ def torch_inductor(
 
     if autograd.has_sizes_of_data(gm):
         raise NotImplementedError(
-            'backend="torch_inductor" takes no graph whose sizes only the data says: use "inductor"'
+            'backend="torch_inductor" takes no graph with sizes or numbers that only the data says: use "inductor"'
         )
     if is_symbolic(gm):
         return pipeline.specialize(gm, theirs)

@@ -124,6 +124,8 @@ class Pipeline:
         """A graph with sizes that only the data says: what gives them runs as in eager, and what
         lies between is compiled when its inputs are there."""
 
+        if self.cudagraphs:
+            runtime.tell_that_it_falls_back("it has a size, or a number, that only the data says")
         stages = self.replace(cudagraphs=False)
 
         def compile_piece(piece: fx.GraphModule, inputs: Sequence[Any]) -> Program:

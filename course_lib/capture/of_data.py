@@ -18,6 +18,7 @@ import torch
 from torch import fx
 from torch.utils._pytree import tree_leaves
 
+from course_lib.capture.facts import fact
 from course_lib.capture.operations import Operation
 from course_lib.capture.shapes import SIZE, Origin, Shapes, Texts
 from course_lib.capture.sources import Unsupported
@@ -97,6 +98,37 @@ def add_number_of_data(
     texts = Texts(str(number), f"{shown.name}.item()")
     builder.shapes.found[number.node.expr] = Origin(number, texts)
     return number
+
+
+# ---- what is told --------------------------------------------------------------------------------
+
+
+def told_of_data(graph: fx.Graph) -> list[str]:
+    """Which sizes and numbers of a graph only the data says, and what is checked about them in each
+    call; each with the user's line."""
+    lines = []
+    for node in graph.nodes:
+        if node.meta.get("of_data"):
+            at = node.meta["location"]
+            cause = f"    # {at}: {at.text}" if at else ""
+            lines += [f"of the data: {what}{cause}" for what in said_by_data(node)]
+        elif node.target is fact:
+            lines.append(f"checked in each call: {node.args[1]}")
+    return lines
+
+
+def said_by_data(node: fx.Node) -> list[str]:
+    """The number that a node gives, or the sizes of the tensors that it gives."""
+    value = node.meta["val"]
+    if is_of_data(value):
+        return [f"the number {node.name}"]
+    tensors = tensors_in(value)
+    return [
+        f"the size {node.name}{f'[{n}]' if tensors[1:] else ''}.shape[{dim}]"
+        for n, tensor in enumerate(tensors)
+        for dim, size in enumerate(tensor.shape)
+        if is_of_data(size)
+    ]
 
 
 # ---- the breaks ----------------------------------------------------------------------------------

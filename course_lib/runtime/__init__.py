@@ -34,6 +34,6 @@ if "triton" not in sys.modules and not torch.cuda.is_available():
 from course_lib.runtime import corners  # for what they register
 from course_lib.runtime.compiled import CompiledGraph, build, why_no_stream
 from course_lib.runtime.compiler import BackendMissing, CompileFailed
-from course_lib.runtime.cudagraphs import with_cuda_graphs
+from course_lib.runtime.cudagraphs import tell_that_it_falls_back, with_cuda_graphs
 from course_lib.runtime.gemm import choose_products
 from course_lib.runtime.templates import choose_templates

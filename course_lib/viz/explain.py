@@ -5,16 +5,19 @@ In PyTorch: `torch/_dynamo/backends/debugging.py`, `ExplainOutput`.
 
 from __future__ import annotations
 
+import contextlib
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
 from torch import fx
 
-from course_lib import events
-from course_lib.autograd import trace
+from course_lib import config, events
+from course_lib.autograd import has_sizes_of_data, trace
 from course_lib.capture import CaptureResult, Guard, Unsupported
+from course_lib.capture.of_data import told_of_data
+from course_lib.capture.world import chosen
 from course_lib.compiler import compile
 from course_lib.for_each_size import with_sizes
 from course_lib.lowering import DECOMPOSITIONS, ExternKernel, lower
@@ -54,10 +57,12 @@ class Explanation:
 
     @property
     def size_decisions(self) -> list[str]:
-        """What capture assumed about symbolic sizes, with the line that asked.
+        """What capture assumed about symbolic sizes, and which of them only the data says, with the
+        line that asked.
 
         (The back half's decisions stand in the report and in `COURSE_LOGS=dynamic`.)"""
-        return [f"guarded: {guard}" for guard in self.guards if guard.kind == "sizes"]
+        guarded = [f"guarded: {guard}" for guard in self.guards if guard.kind == "sizes"]
+        return guarded + [text for graph in self.graphs for text in told_of_data(graph.graph)]
 
     @property
     def library_calls(self) -> list[str]:
@@ -65,7 +70,11 @@ class Explanation:
         left to the library'."""
         times_of_reason: Counter[str] = Counter()
         for result in self.captures:
-            if result.operations:
+            if has_sizes_of_data(result.graph):
+                times_of_reason[
+                    "what the data decides: runs as in eager, and what lies between is compiled"
+                ] += 1
+            elif result.operations:
                 try:
                     loops = lower(
                         trace(with_sizes(result.graph, result.example_inputs), DECOMPOSITIONS)
@@ -99,7 +108,9 @@ class Explanation:
 def explain(function: Callable[..., Any]) -> Callable[..., Explanation]:
     """Run `function` once with capture alone and tell what happened.
 
-    Takes the arguments of the call in a second pair of parentheses."""
+    Takes the arguments of the call in a second pair of parentheses. Of a function that was compiled
+    with `fullgraph=True` it tells what that keeps in the graph: `x[mask]`, `n.item()`. A break is
+    told, and raises nothing."""
 
     a_function(function, "explain")
 
@@ -107,9 +118,24 @@ def explain(function: Callable[..., Any]) -> Callable[..., Explanation]:
         recording = Recording()
         own_compiler = getattr(function, "_course_compiler", None)
         dynamic = own_compiler.dynamic if own_compiler else None
-        with events.listener(recording.note):
+        is_whole = own_compiler is not None and own_compiler.fullgraph
+        with events.listener(recording.note), kept_in_the_graph(is_whole):
             compile(function, backend="eager", dynamic=dynamic)(*args, **kwargs)
         left = dict(own_compiler.left) if own_compiler else {}
         return Explanation(recording.captures, recording.graph_breaks, left)
 
     return run
+
+
+@contextlib.contextmanager
+def kept_in_the_graph(is_whole: bool) -> Iterator[None]:
+    """Inside, what only the data says stays in the graph, as under `fullgraph=True`, if it
+    `is_whole`."""
+    before = config.capture_scalar_outputs, config.capture_dynamic_output_shape_ops
+    if is_whole:
+        config.capture_scalar_outputs = chosen(before[0], True)
+        config.capture_dynamic_output_shape_ops = chosen(before[1], True)
+    try:
+        yield
+    finally:
+        config.capture_scalar_outputs, config.capture_dynamic_output_shape_ops = before

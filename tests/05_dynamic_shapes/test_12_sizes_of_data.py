@@ -349,3 +349,47 @@ def test_a_users_backend_gets_the_graph() -> None:
         else:
             torch.testing.assert_close(compiled(x, n), program(x, n))
     assert len(seen) == 1
+
+
+def test_explain_and_the_log_say_what_the_data_decides(capsys: pytest.CaptureFixture[str]) -> None:
+    """Each size and number with its line, and what is checked in each call. `explain` of a function
+    compiled with fullgraph keeps them, too; of the function itself it tells the breaks."""
+
+    def program(x: torch.Tensor, n: torch.Tensor) -> Any:
+        length = n.item()
+        torch._check(length < 5)
+        return x[x > 0] * 2, x[:length]
+
+    compiled = cl.compile(program, fullgraph=True)
+    told = cl.explain(compiled)(torch.ones(6), torch.tensor(2))
+    assert (told.graph_count, told.graph_break_count) == (1, 0)
+    assert any(
+        "the number item" in line and "length = n.item()" in line for line in told.size_decisions
+    )
+    assert any("the size getitem.shape[0]" in line for line in told.size_decisions)
+    assert any("checked in each call: n.item() < 5" in line for line in told.size_decisions)
+    assert cl.explain(program)(torch.ones(6), torch.tensor(2)).graph_break_count > 0
+
+    cl.set_logs("dynamic")
+    compiled(torch.ones(6), torch.tensor(2))
+    cl.set_logs()
+    assert "of the data: the number item" in capsys.readouterr().err
+
+
+def test_no_cuda_graph_is_recorded_and_that_is_told() -> None:
+    def program(x: torch.Tensor) -> Any:
+        return x[x > 0] * 2
+
+    compiled = cl.compile(program, fullgraph=True, mode="reduce-overhead")
+    with cl.record() as trace:
+        for x in SIGNS:
+            torch.testing.assert_close(compiled(x), program(x))
+    assert [event.why for event in trace.of(events.FellBack)] == [
+        "it has a size, or a number, that only the data says"
+    ]
+
+
+def test_the_other_back_half_is_refused_with_one_sentence() -> None:
+    compiled = cl.compile(lambda x: x * x.sum().item(), fullgraph=True, backend="torch_inductor")
+    with pytest.raises(NotImplementedError, match="sizes or numbers that only the data says: use"):
+        compiled(torch.ones(3))

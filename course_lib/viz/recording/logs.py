@@ -20,6 +20,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from course_lib import events
+from course_lib.capture.of_data import told_of_data
 from course_lib.scheduling import No
 from course_lib.viz.kit.user_lines import MovedToCall, as_written
 
@@ -59,7 +60,9 @@ def guards(event: events.GraphCaptured) -> str:
 
 
 def size_guards(event: events.GraphCaptured) -> str:
-    return "\n".join(str(guard) for guard in event.result.guards if guard.kind == "sizes")
+    """What capture assumed about sizes, and which of them only the data says."""
+    guards = [str(guard) for guard in event.result.guards if guard.kind == "sizes"]
+    return "\n".join(guards + told_of_data(event.result.graph.graph))
 
 
 def sizes_are_symbols(event: events.SizesAreSymbols) -> str:

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from course_lib import events
+from course_lib.capture.of_data import told_of_data
 from course_lib.sizes.decisions import KINDS, Decision
 from course_lib.viz.kit.highlight import block
 from course_lib.viz.kit.style import Picture, escape, human_bytes, human_seconds, place, plural
@@ -140,9 +141,12 @@ def captured_html(result: Any, budget: Budget) -> list[str]:
     graph = budget.code(result.graph.code.strip(), "python")
     drawing = budget.draw(lambda: fx_graph(result.graph, result.name, "capture"))
     guards = guard_table(result.guards, title=result.name)
+    of_data = told_of_data(result.graph.graph)
+    sizes = "<br>".join(f"<code>{escape(line)}</code>" for line in of_data)
     return [
         fold(f"the captured graph: {plural(result.operations, 'operation')}", graph + drawing),
         fold(plural(len(result.guards), "guard"), guards.embedded),
+        *([fold("what only the data says", sizes)] if of_data else []),
         fold("the head: what runs in the frame's place", budget.code(result.head.source, "python")),
     ]
 
