@@ -8,6 +8,7 @@ import torch
 from alike import same
 
 import course_lib as cl
+from course_lib import versions
 from course_lib.capture.corners.numpy_rules import (
     FUNCTIONS_OF_ARRAYS,
     METHODS,
@@ -524,8 +525,11 @@ def test_another_number_compiles_nothing(function, cls):
         graphs.append(graph)
         return graph.forward
 
+    # the fake tensors of torch 2.11 and 2.12 ask whether an exponent is 2
+    asked_by_torch = 2 if versions.minor(torch.__version__) >= (2, 13) else 4
+
     compiled = cl.compile(lambda x, s: function(x, s)[:1], backend=backend)
-    for value in (3, 2, 5, 7, 11):
+    for value in (3, asked_by_torch, 5, 7, 11):
         compiled(tensor(), cls(value))
     assert len(graphs) <= 2 if function is of_numbers_alone else len(graphs) == 1
 
