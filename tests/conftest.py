@@ -43,6 +43,16 @@ def simulator_as_it_was() -> Iterator[None]:
         simulator.put(simulator.Settings())
 
 
+@pytest.fixture(autouse=True)
+def without_races(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No program is timed against eager: a test's result must not depend on a clock.
+
+    The tests of that (`test_22_racing.py`) switch it on."""
+    from course_lib import config
+
+    monkeypatch.setattr(config, "leave_what_loses", False)
+
+
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Long modules come first, and tests marked `gpu` are skipped where torch can use none."""
     items[:] = long_modules_first(items)

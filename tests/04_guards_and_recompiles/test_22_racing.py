@@ -16,6 +16,12 @@ from course_lib import racing
 ENOUGH = racing.WAIT + racing.ROUNDS * racing.LENGTH + 4
 
 
+@pytest.fixture(autouse=True)
+def with_races(without_races: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As users have it."""
+    monkeypatch.setattr(cl.config, "leave_what_loses", True)
+
+
 class Clock:
     """Time goes on only by what the tests say a way takes."""
 
