@@ -413,7 +413,7 @@ def difference(got: Any, want: Any) -> str:
 def is_unstable(case: Case, inputs: Tensors, train: bool, want: Any) -> bool:
     """Does eager itself give other values if the inputs change in their last bit?
 
-    (A gradient of `normalize` at zeros that are rounding errors does, in seed 6001243.) An error,
+    (A gradient of `normalize` at zeros that are rounding errors may.) An error,
     or other strides, are never excused."""
     generator = torch.Generator().manual_seed(0)
     for _ in range(4):

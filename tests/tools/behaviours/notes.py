@@ -58,7 +58,7 @@ BECAUSE: dict[str, str] = {
     "fullgraph_inside": "the inner function was compiled with `fullgraph=True`, so its break is an error; as in torch",
     "allow_in_graph": "the Python body runs once more, for the fake values; as in torch",
     "is_compiling": "the program asks whether it is compiled",
-    "fullgraph_with_item": "until 29 November 2026 `.item()` was no node under `fullgraph=True`; these torches were not asked again",
+    "fullgraph_with_item": "until 29 November 2026 `.item()` was no node under `fullgraph=True`; this torch was not asked again",
     "the_version_of_an_input": "the writes of one call are done as one copy, which counts once; as in torch",
     "the_limit_with_fullgraph": "at the limit `fullgraph=True` raises; as in torch, by another name",
     "a_mark_that_the_program_breaks": "a mark is a promise that is checked; as in torch",
