@@ -60,6 +60,13 @@ def whole_power(x: Tensor, y: Any) -> Any:
     return NotImplemented
 
 
+@decomposes(aten.hardsigmoid_backward.default)
+def hardsigmoid_backward(grad: Tensor, x: Tensor) -> Tensor:
+    """Eager has one sixth as a float32, for float64, too."""
+    sixth = float(torch.tensor(1 / 6, dtype=torch.float32))
+    return torch.where((x > -3) & (x < 3), grad * sixth, 0.0)
+
+
 @decomposes(torch.nn.functional.one_hot)
 def one_hot(classes: Tensor, num_classes: int = -1) -> Tensor:
     """While torch traces, it does not look at the classes.
