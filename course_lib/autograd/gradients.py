@@ -7,6 +7,7 @@ one graph, and fills up zeros.
 """
 
 import itertools
+import operator
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -46,11 +47,11 @@ class Gradients:
         self.forms = Forms([node and node.meta["val"] for node in results], parts.sizes)
         # Input → the tangent that is its gradient as it is (`x + 1`). Eager hands on that very
         # tensor, which may be an expanded one: whoever writes to it gets an error.
-        self.tangent_as_gradient = {
-            n: self.tangents.index(node)
-            for n, node in zip(signature.gradients, results, strict=True)
-            if node in self.tangents
-        }
+        self.tangent_as_gradient: dict[int, int] = {}
+        for n, node in zip(signature.gradients, results, strict=True):
+            if node in self.tangents:
+                self.tangent_as_gradient[n] = self.tangents.index(node)
+
         # Which tangents there are → the program for these, and the inputs of whose gradients it
         # gives
         self.programs: dict[tuple[bool, ...], tuple[Program, list[int]]] = {}
@@ -63,9 +64,13 @@ class Gradients:
         tangents: the gradients of the results, None for a result that was not used. numbers: the
         values of symbolic sizes.
         """
+        # A graph takes all tangents, with the strides that it was built for
         filled = []
         for gradient, form in zip(tangents, self.forms_of_tangents.of(numbers), strict=True):
-            filled.append(zeros(form) if gradient is None else restride(gradient, form))
+            if gradient is None:
+                filled.append(zeros(form))
+            else:
+                filled.append(restride(gradient, form))
 
         present = tuple(gradient is not None for gradient in tangents)
         if all(present) or not self.signature.reached:
@@ -76,17 +81,17 @@ class Gradients:
         if present not in self.programs:
             self.programs[present] = self.program_for(present)
         program, inputs = self.programs[present]
-        gradients_by_input = dict(zip(inputs, program(*saved, *filled, *numbers), strict=True))
+        gradients = program(*saved, *filled, *numbers)
+        gradients_by_input = dict(zip(inputs, gradients, strict=True))
         gradients_by_input = self.with_tangents(gradients_by_input, tangents)
 
         # The inputs to which eager's autograd gets from the results that were used. Each has a
         # gradient, if only one of zeros.
         reached = set().union(*itertools.compress(self.signature.reached, present))
-        by_input = dict(zip(self.signature.gradients, self.forms.of(numbers), strict=True))
-        return {
-            n: gradients_by_input[n] if n in gradients_by_input else zeros(by_input[n])
-            for n in reached
-        }
+        forms = dict(zip(self.signature.gradients, self.forms.of(numbers), strict=True))
+        for n in reached - gradients_by_input.keys():
+            gradients_by_input[n] = zeros(forms[n])
+        return {n: gradients_by_input[n] for n in reached}
 
     def with_tangents(self, gradients: dict[int, Any], tangents: Sequence[Any]) -> dict[int, Any]:
         """With the tangents themselves where these are the gradients."""
@@ -98,9 +103,7 @@ class Gradients:
     def program_for(self, present: tuple[bool, ...]) -> tuple[Program, list[int]]:
         """What computes the gradients if only these tangents are there."""
         graph, inputs = self.parts.backward, list(self.signature.gradients)
-        missing = [
-            node for node, is_present in zip(self.tangents, present, strict=True) if not is_present
-        ]
+        missing = list(itertools.compress(self.tangents, map(operator.not_, present)))
         lost = absent(graph.graph, self.tangents, missing)
         if lost.zeros_do or self.compile_graph is None:
             return self.backward, inputs

@@ -55,17 +55,25 @@ def tidied(question: sympy.Basic, order: Sequence[sympy.Symbol]) -> sympy.Basic:
     if sign not in MIRRORED or not of_whole_numbers(question):
         return question
 
+    # All on one side: `n + 1 > m` is `n - m + 1 > 0`
     question = sign(*map(with_halves, question.args), evaluate=False)
     terms = terms_of(sympy.expand(question.lhs - question.rhs))
-    old_terms = [part for side in question.args for part in sympy.Add.make_args(side) if part != 0]
+
+    # A product that was taken apart was easier to read before
+    old_terms: list[Any] = []
+    for side in question.args:
+        old_terms += [part for part in sympy.Add.make_args(side) if part != 0]
     if len(terms) > len(old_terms):
-        # a product that was taken apart: it was easier to read before
         return question
+
+    # The plain number goes to the right
     number = terms.pop(sympy.S.One, 0)
     if not terms:
         return question
     sides = divided(Sides(sign, sum_of(terms), sympy.Integer(-number)))
-    return apart(sides, order).relation if sides is not None else question
+    if sides is None:
+        return question
+    return apart(sides, order).relation
 
 
 def text_of_relation(question: sympy.Basic, names: dict[sympy.Symbol, sympy.Symbol]) -> str | None:
@@ -129,9 +137,11 @@ def terms_of(formula: sympy.Expr) -> dict[sympy.Expr, sympy.Integer]:
     """What is added up: term → how often (1 → the plain number). Halves are written as `with_halves` says."""
     terms = dict(formula.as_coefficients_dict())
     for term, times in list(terms.items()):
-        if isinstance(term, FloorDiv) and term.args[1] == 2 and terms.get(term.args[0]) == -times:
-            del terms[term], terms[term.args[0]]
-            other_half = FloorDiv(term.args[0] + 1, 2)
+        is_half = isinstance(term, FloorDiv) and term.args[1] == 2
+        if is_half and terms.get(term.args[0]) == -times:
+            whole = term.args[0]
+            del terms[term], terms[whole]
+            other_half = FloorDiv(whole + 1, 2)
             terms[other_half] = terms.get(other_half, 0) - times
     return terms
 
@@ -143,16 +153,19 @@ def sum_of(terms: dict[sympy.Expr, sympy.Integer]) -> sympy.Expr:
 def divided(sides: Sides) -> Sides | None:
     """`2*n <= 9` as `n <= 4`: divided by what all terms on the left have in common. None: it holds for no number, or for all."""
     terms = terms_of(sides.left)
-    common = sympy.gcd(list(terms.values())) if len(terms) > 1 else abs(next(iter(terms.values())))
+    factors = list(terms.values())
+    common = sympy.gcd(factors) if len(factors) > 1 else abs(factors[0])
     left = sum_of({term: times / common for term, times in terms.items()})
 
     if sides.sign not in INEQUALITIES:
         right = sides.right / common
         return Sides(sides.sign, left, right) if right.is_integer else None
-    # of whole numbers `n <= 4.5` is `n <= 4`, and `n < 4.5` is `n < 5`
-    down = sides.sign in (sympy.Le, sympy.Gt)
-    right = sympy.floor(sides.right / common) if down else sympy.ceiling(sides.right / common)
-    return Sides(sides.sign, left, right)
+
+    # Of whole numbers `n <= 4.5` is `n <= 4`, and `n < 4.5` is `n < 5`
+    right = sides.right / common
+    if sides.sign in (sympy.Le, sympy.Gt):
+        return Sides(sides.sign, left, sympy.floor(right))
+    return Sides(sides.sign, left, sympy.ceiling(right))
 
 
 def apart(sides: Sides, order: Sequence[sympy.Symbol]) -> Sides:
@@ -165,9 +178,12 @@ def apart(sides: Sides, order: Sequence[sympy.Symbol]) -> Sides:
     if added == 0:
         return Sides(MIRRORED[sides.sign], taken, -sides.right)
 
+    # The plain number stands where it is positive
     number = sides.right
-    moved_sides = Sides(sides.sign, added + max(-number, 0), taken + max(number, 0))
-    return moved_sides if first(added, order) <= first(taken, order) else moved_sides.mirrored
+    moved = Sides(sides.sign, added + max(-number, 0), taken + max(number, 0))
+    if first(added, order) <= first(taken, order):
+        return moved
+    return moved.mirrored
 
 
 def first(formula: sympy.Expr, order: Sequence[sympy.Symbol]) -> int:

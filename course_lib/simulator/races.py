@@ -22,6 +22,10 @@ MOST_LOOKED_AT = 2000
 """Addresses that are looked at one by one, in a launch that has atomics."""
 
 
+MOST_ROWS = 200
+"""Accesses of one address that are compared with each other."""
+
+
 @dataclass
 class Table:
     """All accesses as columns, sorted by address. `start`: where each address begins."""
@@ -125,29 +129,33 @@ def bits(stored: Any) -> Any:
 
 def suspected(table: Table, watch: Watch) -> Any:
     """Numbers of the addresses with two programs, or two values in one store."""
-    # `reduceat` looks at the rows of one address together: they begin at `start`
     start, size = table.start, table.address.size
-    has_two_programs = np.maximum.reduceat(table.program, start) != np.minimum.reduceat(
-        table.program, start
-    )
-    # All that is there are writes of one value: no race, whoever comes first
-    only_writes = np.logical_and.reduceat(table.writes, start)
-    one_value = np.maximum.reduceat(table.value, start) == np.minimum.reduceat(table.value, start)
 
-    ends = np.r_[start[1:], size]
-    has_several_rows = ends - start > 1
-    return np.flatnonzero(
-        has_several_rows & ~(only_writes & one_value) & (has_two_programs | only_writes)
-    )
+    def all_equal(column: Any) -> Any:
+        """For each address: do its rows have one value? (`reduceat` takes the rows from each start
+        to the next together.)"""
+        return np.maximum.reduceat(column, start) == np.minimum.reduceat(column, start)
+
+    # Where there are only writes of one value, it makes no difference who comes first
+    only_writes = np.logical_and.reduceat(table.writes, start)
+    is_harmless = only_writes & all_equal(table.value)
+
+    # Lanes of one program race where they write; different programs where one of them does
+    has_two_programs = ~all_equal(table.program)
+    has_several_rows = np.r_[start[1:], size] - start > 1
+    return np.flatnonzero(has_several_rows & ~is_harmless & (has_two_programs | only_writes))
 
 
 def racing_pair(
     table: Table, place: int, accesses: list[Access], watch: Watch
 ) -> tuple[int, int] | None:
     """Two rows of one address that race."""
-    first = int(table.start[place])
-    end = int(table.start[place + 1]) if place + 1 < table.start.size else table.address.size
-    rows = range(first, min(end, first + 200))
+    first, end = int(table.start[place]), table.address.size
+    if place + 1 < table.start.size:
+        end = int(table.start[place + 1])
+
+    # Of thousands of accesses the first ones tell enough
+    rows = range(first, min(end, first + MOST_ROWS))
     writers = [row for row in rows if table.writes[row]]
     for a in writers:
         for b in rows:
@@ -169,10 +177,10 @@ def race(table: Table, a: int, b: int, accesses: list[Access], watch: Watch) -> 
 
 def ordered(table: Table, a: int, b: int, accesses: list[Access], watch: Watch) -> bool:
     """Is there an atomic of the first program behind `a`, and one of the second before `b`?"""
-    released = (
-        watch.atomics.get(int(table.program[a]), 0) > accesses[table.access[a]].atomics_before
-    )
-    acquired = accesses[table.access[b]].atomics_before > 0 or bool(table.atomic[b])
+    first, second = accesses[table.access[a]], accesses[table.access[b]]
+    atomics_in_all = watch.atomics.get(int(table.program[a]), 0)
+    released = atomics_in_all > first.atomics_before
+    acquired = second.atomics_before > 0 or bool(table.atomic[b])
     return released and acquired
 
 
@@ -188,7 +196,6 @@ def sentence(table: Table, a: int, b: int, accesses: list[Access], watch: Watch)
     who = watch.who(table.lane[a], access.shape, int(table.program[a]))
 
     # Two lanes of one store
-
     if table.access[a] == table.access[b]:
         lane = lane_name(int(table.lane[b]), other.shape)
         return (

@@ -96,20 +96,15 @@ class Sizes:
             if own_symbol is not None and (place.dim is None or own_symbol not in places):
                 places[own_symbol] = place
 
-        missing = {
-            own_symbol
-            for own_symbol in self.places.keys() - places.keys()
-            if not self.is_fixed(own_symbol)
-        }
+        # One that can have one value only need not be found anywhere
+        not_found = self.places.keys() - places.keys()
+        missing = {symbol for symbol in not_found if not self.is_fixed(symbol)}
         if missing:
             names = ", ".join(sorted(map(str, missing)))
             raise NeedsNumbers(f"no input of a part of the graph says how large {names} is")
 
         other_sizes = copy.copy(self)
-        other_sizes.places = {
-            own_symbol: places.get(own_symbol, self.places[own_symbol])
-            for own_symbol in self.places
-        }
+        other_sizes.places = self.places | places
         other_sizes.open = False
         return other_sizes
 
@@ -127,12 +122,12 @@ class Sizes:
 
         It is written as Python source, `lambda s0, s1: (2 * s0, s1 + 1)`, so that a call computes
         without sympy."""
-        names = {own_symbol: f"s{n}" for n, own_symbol in enumerate(self.places)}
-        symbols = {
-            own_symbol: sympy.Symbol(name, integer=True) for own_symbol, name in names.items()
-        }
+        # Symbols with names of Python, in the order of the values
+        symbols: dict[SizeSymbol, sympy.Symbol] = {}
+        for n, own_symbol in enumerate(self.places):
+            symbols[own_symbol] = sympy.Symbol(f"s{n}", integer=True)
 
-        arguments = ", ".join(names.values())
+        arguments = ", ".join(map(str, symbols.values()))
         source = f"lambda {arguments}: {source_of(formulas, symbols)}"
         compute: Callable[..., Any] = eval(source, {"math": math})
         return compute

@@ -63,8 +63,11 @@ def tensor_difference(a: torch.Tensor, b: torch.Tensor, random: bool, exact: Any
     if isinstance(exact, torch.Tensor) and exact.shape == b.shape and no_farther(a, b, exact):
         return ""
 
+    # The first number that is not the same
     differs = ~same_numbers(a, b)
-    place = differs.nonzero()[0].tolist() if differs.any() else []
+    place: list[int] = []
+    if differs.any():
+        place = differs.nonzero()[0].tolist()
     got, wanted = a[tuple(place)].item(), b[tuple(place)].item()
     return f"{got} instead of {wanted} at {place} of {tuple(b.shape)}"
 
@@ -108,8 +111,11 @@ def no_farther(a: torch.Tensor, b: torch.Tensor, exact: torch.Tensor) -> bool:
         return False
 
     exact = exact.to(torch.float64)
-    # Where eager overflows, its error counts as 0: then ours must be the exact value, or eager's
     our_error = (a.double() - exact).abs()
+    # Where eager overflows, its error counts as 0: then ours must be the exact value, or eager's
     theirs = (b.double() - exact).abs().nan_to_num(0, 0)
-    near = our_error <= 4 * theirs + TOLERANCE[b.dtype] * (1 + exact.abs())
-    return bool((near | same_numbers(a, b) | (a.double() == exact)).all())
+
+    allowed = 4 * theirs + TOLERANCE[b.dtype] * (1 + exact.abs())
+    is_near = our_error <= allowed
+    is_exact = a.double() == exact
+    return bool((is_near | is_exact | same_numbers(a, b)).all())

@@ -88,6 +88,7 @@ class Explorer(Live):
                 continue
 
             start = number[rows[0]]
+            # In training the ATen graph has both halves
             joint = key == "aten" and self.trains
             panes.append(
                 {
@@ -191,6 +192,7 @@ def row_data(row: Row, number: dict[Row, int], strings: dict[str, int]) -> dict[
 
     The values on a stack come again and again: each is sent once (`strings`), and told by its
     number there."""
+    # The page may have a hundred thousand rows: what the browser can make itself is not sent
     html = row.html if row.html != escape(row.text) else ""
     may_be_absent = {
         "text": row.text,

@@ -73,11 +73,13 @@ def roofline(
     positive(bandwidth, "bandwidth, in bytes/s,")
     positive(peak, "peak, in FLOP/s,")
     data = [point if isinstance(point, Point) else Point(*point) for point in points]
+    # A logarithmic scale has no place for 0
     for point in data:
         positive(point.flops, f"flops of {point.name!r}, on a logarithmic scale,")
         positive(point.bytes, f"bytes of {point.name!r}, on a logarithmic scale,")
         positive(point.seconds, f"seconds of {point.name!r}, on a logarithmic scale,")
 
+    # Names last, so that no line is drawn over them
     axes = axes_for(data, bandwidth, peak)
     svg = Svg(RIGHT + 12, BOTTOM + 48)
     draw_grid(svg, axes)

@@ -33,6 +33,7 @@ or 'backward'."""
 def calls_html(recording: Recording, compiles: list[Compile]) -> str:
     """A row for each kernel, each CUDA graph and each entry's guards, the dearest first; and what
     was counted only."""
+    # A launch knows its program only. Which function that belongs to, the compiles know
     owners: Owners = {}
     for compile in compiles:
         for program_of_compile in compile.programs:
@@ -53,6 +54,7 @@ def calls_html(recording: Recording, compiles: list[Compile]) -> str:
     if not rows:
         return ""
 
+    # The first rows are seen at once, the others when asked for
     rows.sort(key=seconds_of, reverse=True)
     cells = [cells for _, cells in rows]
     first, others = cells[:MOST_ROWS], cells[MOST_ROWS:]

@@ -68,6 +68,7 @@ def compile_time(recording: Recording) -> Picture:
             "nothing was compiled while recording. If it was compiled before, cl.reset() forgets it."
         )
     stages = by_stage(bar.stages for bar in bars)
+    # Functions too narrow to see are one bar
     shown = small_together(bars, LEAST * total)
     svg = Svg(WIDE + 4, 3 * ROW + 34 + 20 * len(legend_lines(stages, total)))
     svg.box(1, 1, WIDE, ROW - 3, "runtime", radius=3)

@@ -149,6 +149,7 @@ def recompiled(compiles: list[Compile]) -> Iterator[Finding]:
     """Functions whose guards fail again and again: the guard that fails most often, and the others.
 
     They weigh what share of all compiling they took."""
+    # Compiles in vain weigh most where they took most of the time
     total_seconds = sum(compile.total_seconds for compile in compiles)
     with_failures = (compile for compile in compiles if compile.failures)
     for name, compiles_of_name in by(with_failures, lambda compile: compile.title).items():
@@ -328,6 +329,7 @@ MAKE_IT_ONCE = "the object is not the same at each call: make it once, outside"
 def advice(failure: Any, resumed: bool = False) -> str:
     """What to do about a guard that fails again and again; `resumed`: in what runs behind a graph
     break."""
+    # Whoever removes the break has no such guard any more
     if resumed:
         return BEHIND_A_BREAK
 

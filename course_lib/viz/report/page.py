@@ -85,6 +85,7 @@ def sections(recording: Recording, compiles: list[Compile], drawings: bool) -> l
     """The parts of the page, in the order in which a person asks."""
     functions = functions_of(compiles)
 
+    # A section is made when the page is written: one that fails leaves the others as they are
     def calls() -> str:
         return calls_html(recording, compiles) or NO_CALLS
 
@@ -190,6 +191,7 @@ def summary(compiles: list[Compile], run: Run) -> str:
             "torch.compile, `course report --torch-compile` lets that mean cl.compile."
         )
 
+    # A compile that ended before it had a graph counts for its break only
     captured_compiles = [
         compile for compile in compiles if compile.result is not None or compile.builds
     ]

@@ -124,6 +124,7 @@ def choose_fusion(graph: Any) -> Choose:
         raise ValueError(
             f"choose_fusion needs two loops or more to put together; this graph has {len(graph.nodes)}"
         )
+    # In the order of the scheduler only neighbours can be joined
     alone = schedule(graph, keep_all_apart).alone
     nodes = [group.nodes[0] for group in alone]
     names = [label_of(node) for node in nodes]
@@ -254,6 +255,7 @@ def choose_buckets(lengths: Sequence[int], borders: Iterable[int]) -> Choose:
         raise ValueError("choose_buckets needs at least one length")
     borders = wholes(borders, "borders is a list of lengths to pad to")
     top = max(lengths)
+    # The longest length is a border in any case
     several = sorted({border for border in borders if border < top})
     if not several:
         raise ValueError(

@@ -131,6 +131,7 @@ class Predict(Live):
             choice=-1 if self.choice is None else self.choice,
         )
 
+        # The choice outlives the widget: `score` is asked in a later cell
         def keep_choice(change: Any) -> None:
             self._choice = change["new"]
 

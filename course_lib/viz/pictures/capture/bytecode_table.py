@@ -151,12 +151,14 @@ def find_run(
         raise LookupError(
             "nothing was captured while recording. Was the function compiled before? cl.reset() forgets it."
         )
+    # (A bool is an int, too, and was refused above)
     if isinstance(function, int):
         return run_by_number(runs, function)
     if function is None:
         return runs[0]
     if isinstance(function, str):
         return run_by_name(runs, function)
+    # Of a module it is `forward` that was captured
     method = getattr(function, "forward", function)
     return run_by_name(runs, getattr(method, "__qualname__", str(function)))
 

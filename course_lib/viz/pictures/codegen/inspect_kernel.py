@@ -171,6 +171,7 @@ def assembly(source: KernelSource, target: str, more: Sequence[str] = ()) -> str
             "-o",
             "-",
         ]
+        # The compiler names the flag that it does not know
         process = subprocess.run(command, capture_output=True, text=True)
         if "-march=" in process.stderr:
             raise ValueError(

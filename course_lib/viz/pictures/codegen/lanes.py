@@ -21,12 +21,14 @@ def lanes(iterations: int, width: int, threads: int = 1) -> Picture:
         raise ValueError(
             f"lanes draws 1 to 64 vectors, not {iterations} iterations in vectors of {width}"
         )
+    # As OpenMP shares a loop: each thread has neighbours, the first ones one vector more
     firsts = list(range(0, iterations, width))
     vectors_per_thread, threads_with_one_more = divmod(len(firsts), threads)
     starts = [
         thread * vectors_per_thread + min(thread, threads_with_one_more)
         for thread in range(threads + 1)
     ]
+    # The rows are as wide as the longest of them
     longest = vectors_per_thread + (threads_with_one_more > 0)
     svg = Svg(NAME + longest * (CELL * width + GAP), threads * ROW)
     lines = []

@@ -39,6 +39,7 @@ def tile_layout(block: int, per_thread: int, warps: int) -> Picture:
             f"{warps} warps of {LANES} threads with {per_thread} elements each share {step}, so no tile of {block}"
         )
 
+    # A tile that is larger than one round of all threads is shared in several
     rounds = range(0, block, step)
     cell_height = float(LINE) * len(rounds) + 10
     row_height = cell_height + 8
@@ -54,6 +55,7 @@ def tile_layout(block: int, per_thread: int, warps: int) -> Picture:
         in_words = []
         for place, lane in enumerate(SHOWN_LANES):
             middle = middle_of(place)
+            # Of 32 lanes the first and the last are shown
             if lane is None:
                 svg.text(middle, y + cell_height / 2 + 4, "…", anchor="middle")
                 continue

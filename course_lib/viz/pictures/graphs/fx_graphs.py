@@ -71,6 +71,7 @@ def fx_graph(gm: Any, title: str = "", stage: str = "") -> Picture:
     listing = html_table([[f"<code>{escape(cell)}</code>" for cell in row] for row in rows], header)
     listing = f'<div class="cl-scroll">{listing}</div>'
 
+    # Without Graphviz the table is the picture
     alt = in_words(kind, nodes, operations)
     try:
         drawing = draw(nodes, operations[:AT_MOST], stage, alt)
@@ -78,6 +79,7 @@ def fx_graph(gm: Any, title: str = "", stage: str = "") -> Picture:
         return Picture(listing, NO_GRAPHVIZ, alt, text)
 
     summary = f"the same as a table ({plural(len(rows), 'node')})"
+    # A drawing of thousands of boxes shows nothing
     if len(operations) > AT_MOST:
         summary = (
             f"all {len(operations)} operations as a table (the drawing has the first {AT_MOST})"

@@ -143,6 +143,7 @@ def draw_work(svg: Svg, used: Sequence[Bucket]) -> None:
         y = BASE + 52 + STEP * i
         svg.text(LEFT - 8, y + 15, str(bucket), SMALL, anchor="end")
 
+        # What was asked for, then what was added to fill the bucket
         real = (bucket.computed - bucket.padding) * scale
         svg.box(LEFT, y, real, 20, "runtime", radius=2, strength=0.4, line=1)
         if bucket.padding:

@@ -40,6 +40,7 @@ def guard_table(
     frames: guard → the frame it belongs to, where there are several.
     """
     guards = list(guards)
+    # Without a failure no row is marked
     failed = getattr(failure, "guard", None)
     why = told(failure)
 

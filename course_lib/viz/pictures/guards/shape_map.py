@@ -130,6 +130,7 @@ def shape_map(
     drawing = MapDrawing(question, sizes)
     rows = drawing.draw()
 
+    # The drawing has asked each cell already; the words count its answers
     flat = [cell for row in rows for cell in row]
     counts = f"of {plural(len(flat), 'size')} {flat.count(NONE)} served by none"
     alt = f"{question.function.__qualname__}: {plural(len(question.entries), 'entry')}; {counts}."
@@ -207,6 +208,7 @@ class MapDrawing:
         """One size. Gives its letter; `*` marks the size that an entry was compiled for."""
         number = self.asked.serving(args)
         centre = x + self.cell / 2
+        # No entry serves this size: a call would compile
         if number is None:
             self.svg.box(
                 x,
@@ -224,6 +226,7 @@ class MapDrawing:
             return NONE
 
         entry = self.asked.entries[number]
+        # A thick frame where the entry was compiled
         born = entry.made_for(args)
         self.svg.box(
             x,

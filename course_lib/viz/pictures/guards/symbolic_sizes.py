@@ -72,6 +72,7 @@ def two_lives(rows: Sequence[tuple[str, object, str, str]]) -> Picture:
 
     A row: the code, the number in this call, the expression, and the guard that the line adds (""
     for none)."""
+    # Each column is as wide as its widest text
     line, number, expression, guard = places = columns_for(rows)
     svg = Svg(guard.x + guard.width + 30, 36 + STEP * len(rows))
     for place, heading in zip(places, HEADINGS):

@@ -55,6 +55,7 @@ def ladder(differences: Mapping[str, str]) -> Picture:
 
     Raises ValueError for a backend that is no rung of the ladder."""
     look_at_rungs(differences)
+    # What the first wrong rung runs, and the rung above it does not
     first_wrong = next((backend for backend, what in differences.items() if what), None)
     suspects = suspects_of(list(differences), first_wrong)
 
@@ -172,6 +173,7 @@ def bisection(stages: Sequence[str], tries: Sequence[tuple[int, bool]]) -> Pictu
     svg.text(left, 14, HOW_TO_READ, SMALL, dim=True)
 
     rows = []
+    # Before the first try each stage may be guilty
     suspects = Suspects(0, len(stages))
     for number, (count, right) in enumerate(tries):
         suspects = suspects.after(count, right)

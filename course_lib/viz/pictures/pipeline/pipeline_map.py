@@ -108,6 +108,7 @@ def pipeline_map(lit: str | None = None, recording: Recording | None = None) -> 
 
     Raises ValueError for a stage that is not in the pipeline."""
     here = room_called(lit)
+    # Without a recording the map is the same for everybody
     facts = counts(recording) if recording else {}
     seconds = recording.seconds if recording else {}
 

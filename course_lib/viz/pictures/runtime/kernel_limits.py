@@ -244,6 +244,7 @@ def kernel_roofline(
     positive(peak, "peak, in FLOP/s,")
     if not recording.of(events.KernelsBuilt):
         raise LookupError("no kernel was built while recording: there is nothing to time")
+    # What a kernel has to do is counted from its loops, not measured
     works = works_of(recording, index)
     if seconds is None:
         times = measure(recording, index)

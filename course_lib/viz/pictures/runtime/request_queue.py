@@ -201,6 +201,7 @@ def latencies(
         raise ValueError(f"a latency on a logarithmic scale must be positive, got {low}")
 
     left = max(text_width(name) for name in samples) + 18
+    # One value alone has no scale: its end is a little farther
     scale = LogScale(left, low, max(max(every), low * 1.01))
     svg = Svg(left + SCALE + 192, 24 + LANE * len(samples) + 26)
     for k, p in enumerate(MARKS):

@@ -186,6 +186,7 @@ def landscape(
             if duration is not None:
                 draw_cell(svg, SIDE + CELL_WIDE * j, y, duration, best, worst)
 
+    # The words say no more than the numbers do: a model of times is not "measured"
     first, second = next(key for key, duration in seconds.items() if duration == best)
     measured = "" if caption else " measured"
     alt = f"{plural(len(seconds), 'configuration')}{measured}; the fastest, {human_seconds(best)}, "
@@ -232,6 +233,7 @@ def tuned(kernel: Any, choice: str, seconds: Mapping[str, float]) -> Picture:
 
     What the machine refused to run has infinite seconds and is left out."""
     ran = {what: duration for what, duration in seconds.items() if math.isfinite(duration)}
+    # A library call has no tile: it was one choice of a few
     if not isinstance(kernel, str):
         shapes = " and ".join(str(list(view.shape)) for view in kernel.args)
         caption = f"Measured while compiling; taken: {choice}."
@@ -243,6 +245,7 @@ def tuned(kernel: Any, choice: str, seconds: Mapping[str, float]) -> Picture:
         (try_of_tile.sizes[tile], try_of_tile.warps): ran[try_of_tile.what] for try_of_tile in tried
     }
 
+    # The sizes that are the same in the whole picture stand in its caption
     chosen = Configuration.read(choice)
     rest = ""
     for name, size in chosen.sizes.items():

@@ -67,6 +67,7 @@ def mask_blocks(mask: Any, rows: int, columns: int, walked: Walked | None = None
             f"walked has {plural(len(walked), 'pair')}, and there are {down} rows of blocks"
         )
 
+    # All tiles are squares of one size, whatever their rows and columns
     side = min(LARGEST, WIDEST / max(down, across))
     counts = [Counted(kind, sum(row.count(kind) for row in kinds)) for kind in SIGNS]
     legend = [f"{count} {WORDS[kind]}" for kind, count in counts]

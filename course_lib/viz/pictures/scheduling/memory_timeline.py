@@ -172,6 +172,7 @@ def memory_timeline(use: MemoryUse) -> Picture:
         svg.path(f"M{n(x)} {n(floor)} H{n(x + PANEL)}", line=1.2, opacity=0.7)
         svg.text(x, floor + 18, "time →", SMALL, dim=True)
 
+    # Both peaks go through both halves, so that they can be compared
     for peak, stage in zip(peaks, STAGES, strict=True):
         y = HEAD + TALL - peak * scale
         svg.path(
@@ -181,6 +182,7 @@ def memory_timeline(use: MemoryUse) -> Picture:
             opacity=0.9,
             dashed=True,
         )
+        # Two numbers at one height would cover each other
         crowded = stage == "scheduling" and abs(peaks[0] - peaks[1]) * scale < 14
         if not crowded:
             svg.text(AXIS - 6, y + 4, human_bytes(peak), SMALL, anchor="end", stage=stage)
@@ -210,6 +212,7 @@ def draw_spans(
     tops = [floor] * steps
     for number, span in enumerate(sorted(spans, key=lambda span: span.first)):
         tall, during = span.bytes * scale, range(span.first, min(span.last, steps - 1) + 1)
+        # The band lies on what is there at each of its steps
         lower = [tops[step] for step in during]
         for step in during:
             tops[step] -= tall
@@ -218,6 +221,7 @@ def draw_spans(
         tip = f"{names}: {human_bytes(span.bytes)}"
         strength = 0.16 if number % 2 else 0.32
         svg.area(outline(edge, wide, tall), stage, strength=strength, tip=tip)
+        # Its name stands where it is level for longest
         level, room = longest_level(lower)
         if tall >= 15 and wide * room > 34:
             label = shorten(names, wide * room - 14, SMALL)

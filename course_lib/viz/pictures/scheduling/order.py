@@ -39,6 +39,7 @@ def order(needs: Mapping[str, Iterable[str]], together: tuple[str, ...] = ()) ->
 
     Raises LookupError for a name that is no kernel."""
     before: Needs = {name: tuple(who) for name, who in needs.items()}
+    # A name that is written wrong would be a kernel that never runs
     waited_for = itertools.chain(*before.values())
     for name in (*together, *waited_for):
         if name not in before:

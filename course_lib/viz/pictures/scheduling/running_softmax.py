@@ -56,6 +56,7 @@ def running_softmax(numbers: Sequence[float], size: int) -> Picture:
     label = max(text_width(name) for name in NAMES) + 44
     width = label + len(numbers) * (BAR + BETWEEN) + (len(steps) - 1) * APART + 40
     low, high = min(0.0, *numbers), max(0.0, *numbers)
+    # 0 is always on the scale; a row of zeros has no height
     scale = TALL / ((high - low) or 1.0)
     zero = TOP + high * scale
     below = TOP + TALL + 26
