@@ -46,7 +46,7 @@ RESERVED = """auto bool break case char const continue default do double else en
     and or not xor class template typename namespace operator private public try catch throw using
     int8_t int16_t int32_t int64_t uint8_t uint16_t uint32_t uint64_t float16 bfloat16 buffers problem
     lane lanes first each block end philox INFINITY NAN INLINE
-    bits_of float_of fma rounded floats halves copy_row fetch_row nothing from_integer integer_pow checked wrapped""".split()
+    bits_of float_of fma rounded floats halves copy_row fetch_row nothing from_integer half_power integer_pow checked wrapped""".split()
 RESERVED += [name for op in (*UNARY, *BINARY) if op not in RULES for name in (op, f"{op}f")]
 
 
@@ -105,6 +105,16 @@ class CppOps(Printer):
             function = f"{function}<{STORED[operands]}>"
         return super().call(function, expr)
 
+    def print_pow(self, expr: Expr) -> tuple[str, int]:
+        base, exponent = expr.args
+        if not base.dtype.is_floating_point:
+            return self.call("integer_pow", expr), ATOM
+        if exponent.op == "to_dtype":
+            exponent = exponent.args[0]
+        if exponent.op == "constant" and exponent.detail == 0.5:
+            return f"half_power({self.text(base)})", ATOM
+        return self.call("pow", expr), ATOM
+
     def print_load(self, expr: Expr) -> tuple[str, int]:
         buffer, index = expr.detail
         if row := self.rows.get(expr.detail):
@@ -116,7 +126,7 @@ class CppOps(Printer):
         return element, ATOM
 
     def print_index_expr(self, expr: Expr) -> tuple[str, int]:
-        return f"({computed_as(expr.dtype)})({self.index(expr.detail)})", CAST
+        return f"({computed_as(expr.dtype)})({self.index_as_data(expr.detail)})", CAST
 
     def print_indirect(self, expr: Expr) -> tuple[str, int]:
         size, wrap = expr.detail

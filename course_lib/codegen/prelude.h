@@ -205,6 +205,9 @@ template <class T> static INLINE T floordiv(T a, T b) {  // rounds towards minus
   }
 }
 
+// The power 0.5. It is no root: 0.0 for -0.0, and infinity for -infinity. (GCC makes a root of `pow` where it vectorizes.)
+template <class T> static INLINE T half_power(T x) { return x == -(T)INFINITY ? (T)INFINITY : sqrt(x) + (T)0; }
+
 template <class T> static INLINE T integer_pow(T a, T b) {
   if (b < 0) return a == 1 ? 1 : a == (T)-1 ? (b % 2 ? (T)-1 : (T)1) : (T)0;
   T result = 1;

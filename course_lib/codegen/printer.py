@@ -21,8 +21,9 @@ from typing import Any, ClassVar, NamedTuple
 import numpy as np
 import sympy
 import torch
-from torch.utils._sympy.functions import FloorDiv, Max, Min, Mod, PythonMod
+from torch.utils._sympy.functions import FloorDiv, Max, Min
 
+from course_lib.codegen.large_numbers import DIVISIONS, fits, is_of_sizes
 from course_lib.lowering.ir import Buffer
 from course_lib.scheduling.expressions import Expr, loads, steps_used, trees_of
 from course_lib.scheduling.kernel import FusedKernel, Step
@@ -30,7 +31,6 @@ from course_lib.sizes import ROUNDED, Size, SizeSymbol, name_of_size
 
 LONGEST = 80  # An expression longer than this is split over several lines
 COMMENT_COLUMN = 72
-DIVISIONS = (FloorDiv, Mod, PythonMod, sympy.Mod)
 ATOM = 100  # Precedence of what never needs parentheses: a name, a call, a number
 
 Spelling = tuple[str, int]
@@ -103,6 +103,8 @@ class Printer:
     as_constant: Callable[
         [str, torch.dtype], Spelling
     ]  # The name of a size as a number of this dtype
+    # How many bits a place has in the kernel, beside the sign
+    bits: int = 63
     # (name, dtype, text) → a line that gives a value a name
     declare: Callable[[str, torch.dtype, str], str]
 
@@ -135,6 +137,8 @@ class Printer:
         self.sizes: dict[int, str] = {}
         # Symbol of a size → the argument that it is
         self.size_symbols: dict[sympy.Expr, str] = {}
+        # Those of them that are numbers for data, larger than a place may be
+        self.large: set[sympy.Expr] = set()
 
         # What is printed so far, and where we are in it
         self.lines: list[Line] = []
@@ -150,6 +154,8 @@ class Printer:
         self.late: list[tuple[Step, str]] = []
         # Depth of conditions that nothing may move out of
         self.guarded = 0
+        # Is the formula that is printed now data, and no address?
+        self.is_data = False
 
     def line(self, *texts: str, step: Step | None = None) -> None:
         """Lines that come from `step`, or else from the step that is being printed."""
@@ -343,9 +349,27 @@ class Printer:
         expr = sympy.sympify(formula)
         if expr in self.symbols:
             return self.text(self.symbols[expr])
+        if self.is_data and is_of_sizes(expr) and not self.holds(expr):
+            self.large.add(expr)
+            return self.size_symbol(expr)
 
         text = self.index_text(expr)
         return f"({text})" if as_factor and is_looser_than_product(expr) else text
+
+    def index_as_data(self, formula: sympy.Expr) -> str:
+        """`index`, where the number itself is wanted and may be larger than any place.
+
+        What is computed of sizes alone, and may not fit, Python computes in each call."""
+        self.is_data = True
+        try:
+            return self.index(formula)
+        finally:
+            self.is_data = False
+
+    def holds(self, formula: sympy.Expr) -> bool:
+        """True if the kernel's integers surely hold a formula."""
+        loops = {loop.symbol: loop.size for loop in self.kernel.loops}
+        return fits(formula, loops, self.bits)
 
     def index_text(self, expr: sympy.Expr) -> str:
         """The text of a formula by its outermost operation.

@@ -18,6 +18,7 @@ import contextlib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
+import sympy
 import torch
 
 from course_lib.codegen.loops import Phase, iterations, reduction, short_names
@@ -113,7 +114,7 @@ class TritonKernel(TritonReductions):
         source, line_of = self.layout("    ")
         types = [POINTERS[self.buffers[name].dtype] for name in self.passed]
         types += ["*i64"] * len(self.behind_buffers)
-        types += [self.type_of_sizes.replace("nt", "")] * len(self.size_symbols)
+        types += [self.type_of_size(size).replace("nt", "") for size in self.size_symbols]
         return TritonSource(
             name=self.name,
             language="triton",
@@ -138,10 +139,9 @@ class TritonKernel(TritonReductions):
             names.append("sizes")
         return names
 
-    @property
-    def type_of_sizes(self) -> str:
+    def type_of_size(self, size: sympy.Expr) -> str:
         """What a symbolic size is in the kernel."""
-        return "int64" if self.plan.needs_64_bits else "int32"
+        return "int64" if self.plan.needs_64_bits or size in self.large else "int32"
 
     def note_sizes_of_grid(self) -> None:
         """The kernel is given all sizes that say how many programs there are, whether or not its
@@ -161,7 +161,8 @@ class TritonKernel(TritonReductions):
         parameters = [self.pointers[name] for name in self.passed]
         parameters += self.behind_buffers
         symbols = self.size_symbols.values()
-        parameters += [f"{name}: tl.{self.type_of_sizes}" for name in symbols]
+        for size, name in self.size_symbols.items():
+            parameters.append(f"{name}: tl.{self.type_of_size(size)}")
         parameters += [f"{name}: tl.constexpr" for name in tile]
 
         # Triton would compile anew for a size of 1, and for multiples of 16.

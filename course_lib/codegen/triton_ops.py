@@ -11,6 +11,7 @@ In PyTorch: `torch/_inductor/codegen/triton.py`, `TritonOverrides`;
 
 import math
 import re
+from typing import Any
 
 import sympy
 import torch
@@ -81,6 +82,8 @@ class TritonOps(Printer):
     divide = "//"
     rules = RULES
     conditions: tuple[str, ...] = ()  # Under which loads happen (`masked`)
+    is_wide = False  # Is the formula that is printed now computed as int64?
+    plan: Any  # Says whether places need 64 bits
     masks: dict[sympy.Symbol, str]  # Loop symbol → the mask that says where it is inside
 
     def header(self) -> list[str]:
@@ -244,10 +247,26 @@ class TritonOps(Printer):
         return f"tl.div_rn({self.text(value)}, {self.text(divisor)})", ATOM
 
     def print_index_expr(self, expr: Expr) -> tuple[str, int]:
-        text, kind = self.index(expr.detail), self.type_name(expr.dtype)
+        text, kind = self.index_as_data(expr.detail), self.type_name(expr.dtype)
         if expr.detail.is_number:
             return f"tl.cast({text}, {kind})", ATOM
         return f"({text}).to({kind})", ATOM
+
+    @property
+    def bits(self) -> int:  # type: ignore[override]
+        return 63 if self.plan.needs_64_bits else 31
+
+    def index_as_data(self, formula: sympy.Expr) -> str:
+        """Places are int32 in most kernels. A number that does not fit is computed as int64."""
+        self.is_wide = not formula.is_number and not self.holds(formula)
+        try:
+            return super().index_as_data(formula)
+        finally:
+            self.is_wide = False
+
+    def index_text(self, expr: sympy.Expr) -> str:
+        text = super().index_text(expr)
+        return f"tl.cast({text}, tl.int64)" if self.is_wide and expr.is_Symbol else text
 
     def print_to_dtype(self, expr: Expr) -> tuple[str, int]:
         (value,) = expr.args
