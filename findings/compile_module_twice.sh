@@ -4,7 +4,7 @@
 # `nn.Sequential`, `len` answers and `[0]` does not: "object is not subscriptable".
 #
 # Seen 2026-11-29 with torch 2.13.0 (CPU). For our users: a library that compiles what it is given, and a user who has done so, meet here.
-# `cl.compile` of a compiled module is a module; `len`, `[0]` and a loop over it work (tests/11_compile_modes has a row for it).
+# `cl.compile` of a compiled module is a module; `len`, `[0]` and a loop over it work (tests/03_graph_breaks/test_26_compiled_module.py).
 set -eu
 place=$(mktemp -d)
 trap 'rm -rf "$place"' EXIT

@@ -8,7 +8,7 @@ In PyTorch: `torch/_functorch/_aot_autograd/schemas.py` (`OutputAliasInfo`, `Inp
 """
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal, NamedTuple
 
 import torch
@@ -40,9 +40,9 @@ class Result:
     # None for the tensor itself
     layout: Layout | None = None
     requires_grad: bool = True
-    # What the view does to the numbers that lie in its base
-    conjugates: bool = False
-    negates: bool = False
+    # What the view does to the numbers that lie in its base. (Rare, so it is not printed)
+    conjugates: bool = field(default=False, repr=False)
+    negates: bool = field(default=False, repr=False)
 
     def in_sizes(self) -> "Result":
         """This result, with the numbers of its layout as `sizes.Size`s."""

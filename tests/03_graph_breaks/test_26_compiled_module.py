@@ -331,3 +331,19 @@ def test_it_has_none_of_the_names_of_a_compiled_function():
 @pytest.mark.parametrize("name", case.names)
 def test_a_compiled_module_is_as_the_module(name):
     case.check(name)
+
+
+def test_a_module_compiled_twice_is_a_module_with_its_children():
+    """With torch.compile it is a plain function (`findings/compile_module_twice.sh`)."""
+    model = nn.Sequential(nn.Linear(2, 2), nn.ReLU())
+    once = cl.compile(model, backend="eager")
+    twice = cl.compile(once, backend="eager")
+    x = torch.randn(3, 2)
+
+    for compiled in (once, twice):
+        assert isinstance(compiled, nn.Module) and len(compiled) == 2
+        assert [*compiled] == [*model] and compiled[0] is model[0]
+        assert [*compiled.state_dict()] == [*model.state_dict()]
+        assert not compiled.train(False).training and not model.training
+        assert torch.equal(compiled(x), model(x))
+        model.train()
