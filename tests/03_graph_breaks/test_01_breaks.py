@@ -156,11 +156,11 @@ def test_a_live_generator_is_made_in_python():
 
 def test_fullgraph_raises_and_names_the_line():
     def f(x):
-        return x * x.sum().item()
+        return x * x.data_ptr()
 
     with pytest.raises(cl.Unsupported, match=r"test_01_breaks\.py") as caught:
         cl.compile(f, fullgraph=True)(torch.ones(2))
-    assert "x.sum().item()" in str(caught.value)
+    assert "x.data_ptr()" in str(caught.value)
 
 
 def test_disable_with_and_without_what_it_calls():
