@@ -30,9 +30,7 @@ NAMES_OF_FLOATS = (
     "fmod gamma hypot lgamma log log10 log1p log2 pow radians sin sinh sqrt tan tanh"
 )
 GIVE_A_FLOAT = {float, operator.truediv, operator.itruediv}
-GIVE_A_FLOAT |= {
-    getattr(math, name) for name in NAMES_OF_FLOATS.split() if hasattr(math, name)
-}  # Python 3.10 has no `exp2`
+GIVE_A_FLOAT |= {getattr(math, name) for name in NAMES_OF_FLOATS.split()}
 """Functions that give a float for whatever numbers."""
 
 

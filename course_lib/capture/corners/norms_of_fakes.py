@@ -34,9 +34,14 @@ def from_the_front(
 ) -> tuple[Any, ...]:
     """The arguments of a vector norm, with no negative dimension. One that is out of range stays:
     torch refuses it."""
-    if dim is not None:
-        dim = [d + x.dim() if -x.dim() <= d < 0 else d for d in dim]
-    return (x, ord, dim, *rest)
+    if dim is None:
+        return (x, ord, dim, *rest)
+
+    counted = []
+    for d in dim:
+        is_from_the_back = -x.dim() <= d < 0
+        counted.append(d + x.dim() if is_from_the_back else d)
+    return (x, ord, counted, *rest)
 
 
 if versions.minor(torch.__version__) < (2, 13):

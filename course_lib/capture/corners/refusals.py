@@ -191,10 +191,19 @@ def other_kind(written: list[Any], leaves: list[Any]) -> bool:
 def kind_of(leaf: Any) -> int:
     """What kind of numbers this is, or holds: a larger kind has no place in a smaller one."""
     if isinstance(leaf, torch.Tensor):
-        return KINDS[type(torch.empty((), dtype=leaf.dtype).item())]
+        return kind_of_dtype(leaf.dtype)
     if isinstance(leaf, (torch.SymInt, torch.SymFloat)):
         return KINDS[leaf.node.pytype]
     return KINDS.get(type(leaf), NO_NUMBER)
+
+
+def kind_of_dtype(dtype: torch.dtype) -> int:
+    """The same of a dtype; a quantized one counts as integers."""
+    if dtype is torch.bool:
+        return BOOL
+    if dtype.is_complex:
+        return COMPLEX
+    return FLOAT if dtype.is_floating_point else INTEGER
 
 
 def out_of_range(
