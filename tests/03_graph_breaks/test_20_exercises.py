@@ -89,6 +89,13 @@ WRONG = {
             "torch.where(y.mean() > 0, y, -y)", "torch.where(y > 0, y, -y)"
         ),
         "zero goes the other way": edit("y.mean() > 0", "y.mean() >= 0"),
+        "a number after all": edit("x.abs().amax()", "torch.tensor(x.abs().amax().item())"),
+        "a number for what is said": edit(
+            "squashed * 2, squashed.mean()",
+            "squashed * 2, squashed.mean().item()",
+            "mean.item()",
+            "mean",
+        ),
         "nothing for zero": edit("torch.where(largest == 0, x, x / largest)", "x / largest"),
         "not a number is zero": edit(
             "torch.where(largest == 0, x, x / largest)", "torch.where(largest > 0, x / largest, x)"
