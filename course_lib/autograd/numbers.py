@@ -159,10 +159,11 @@ class Lifting:
             return
         a, b = node.args
         if node.kwargs:
+            # `torch.add(a, b, alpha=factor)`: the factor may be such a number.
             self.visit_multiple(node, a, b)
-        elif b in self.changing and self.agree(node, a):
+        elif b in self.changing and self.keeps_dtype_of(node, a):
             self.combine(node, a, b, tensor_first=True)
-        elif a in self.changing and self.agree(node, b):
+        elif a in self.changing and self.keeps_dtype_of(node, b):
             if node.target is operator.truediv:
                 # Eager computes `number / tensor` as `tensor.reciprocal() * number`, which rounds
                 # twice.
@@ -175,7 +176,7 @@ class Lifting:
         factor = node.kwargs.get("alpha")
         if factor not in self.changing or list(node.kwargs) != ["alpha"]:
             return
-        if self.agree(node, a) and self.agree(node, b):
+        if self.keeps_dtype_of(node, a) and self.keeps_dtype_of(node, b):
             self.add_multiple(node, a, b, factor)
 
     def combine(self, node: fx.Node, tensor: fx.Node, number: fx.Node, tensor_first: bool) -> None:
@@ -238,9 +239,11 @@ class Lifting:
         if is_half:
             self.round_result(node, value)
 
-    def agree(self, node: fx.Node, operand: Any) -> bool:
-        """Does the operation keep the operand's dtype, also beside a float64 tensor without
-        dimensions?"""
+    def keeps_dtype_of(self, node: fx.Node, operand: Any) -> bool:
+        """Has the result the operand's dtype, also when a float64 tensor without dimensions stands
+        for the number?
+
+        Else the tensor cannot stand for it: `ints * 2.0` would be computed in another dtype."""
         if not isinstance(operand, fx.Node) or not is_real(operand):
             return False
         value, result = operand.meta["val"], node.meta["val"]

@@ -20,7 +20,7 @@ from course_lib.frames.hook import class_version
 TRUSTED = {"torch", "numpy", "course_lib", "typing_extensions", *sys.stdlib_module_names}
 TRUSTED -= {"__main__", "this", "os"}
 """Top-level packages whose functions, classes and constants nobody rebinds: reading them needs no
-guard."""
+guard. (`os` is not among them, for programs do change `os.environ`.)"""
 BELOW_TORCH = (
     *("torch._tensor.", "torch._ops.", "torch.fx.", "torch._subclasses.", "torch.utils._sympy."),
     *("sympy.", "torch.overrides.", "torch._dynamo.", "torch._guards.", "torch._prims"),

@@ -305,12 +305,17 @@ class HeadBuilder(Rebuilder):
             function = "show"
             where = [repr(at.filename), str(at.line), self.name_for(at.names)]
         else:
+            # The place is outside the captured frame: so many frames above it.
             function = "show_above"
             where = [str(at)]
 
         source = [] if warned.source is None else [self.rebuild(warned.source)]
-        first = f"if not next({self.name_for(warned.calls, 'calls')}): " if warned.calls else ""
-        self.body.append(f"{first}{function}({', '.join([*what, *where, *source])})")
+        only_at_first_call = ""
+        if warned.calls:
+            # The counter gives 0 in the first call of the head.
+            only_at_first_call = f"if not next({self.name_for(warned.calls, 'calls')}): "
+        arguments = ", ".join([*what, *where, *source])
+        self.body.append(f"{only_at_first_call}{function}({arguments})")
 
     def content_effect(self, known: Known, now: Any, before: Any) -> None:
         """What a container holds: what was added, or, if more than that changed, all of it anew

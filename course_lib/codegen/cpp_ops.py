@@ -94,7 +94,9 @@ class CppOps(Printer):
 
     def spell(self, expr: Expr) -> tuple[str, int]:
         text, binds = super().spell(expr)
-        if expr.op in ("add", "sub", "mul", "neg", "bitwise_not") and expr.dtype in NARROW:
+        may_overflow = expr.op in ("add", "sub", "mul", "neg", "bitwise_not")
+        if may_overflow and expr.dtype in NARROW:
+            # C++ has computed an int. The cast lets it wrap around, as in eager.
             return f"({STORED[expr.dtype]})({text})", CAST
         return text, binds
 

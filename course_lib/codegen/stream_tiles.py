@@ -145,9 +145,11 @@ class TilesCpp(CppOps):
     # --- blocks that are left out
 
     def write_skipping(self) -> None:
-        """Blocks that the mask hides whole are left out.
+        """Leave out the blocks of columns that the mask hides whole: their weights are 0.
 
-        (What is 0 * NaN in eager is not; nor is anything in the second turn.)"""
+        But eager multiplies these zeros by the values, and 0 * NaN is NaN. So the kernel first asks
+        whether all numbers of the block are finite. In the second turn (`write_turns`) no block is
+        left out."""
         if self.shown is None:
             return
         conditions = ["!others"]
@@ -162,8 +164,8 @@ class TilesCpp(CppOps):
             )
 
         first, last = (f"{name}[m0 / {self.tile_rows}]" for name in self.ends_of_columns)
-        turn = "turn == 0 && " if self.stream.maxima else ""
-        with self.block(f"if ({turn}(n0 < {first} || n0 >= {last})) {{", "}"):
+        first_turn = "turn == 0 && " if self.stream.maxima else ""
+        with self.block(f"if ({first_turn}(n0 < {first} || n0 >= {last})) {{", "}"):
             self.line("int others = 0;")
             self.write_finite(self.shown, self.stream.row, ROWS_OF_TILE)
             self.write_finite(self.shown, self.stream.column, COLUMNS_OF_TILE)

@@ -51,7 +51,10 @@ class Switches:
         self.look()
 
     def look(self) -> None:
-        """What is new (torch was imported since) counts as the course's."""
+        """Find the switches of torch and NumPy, too, once these have been imported.
+
+        The settings of that moment are the course's, all of them: an import changes some of the
+        others as well (the environment, the filters of warnings)."""
         all_switches = switches()
         if len(all_switches) > len(self.all):
             self.all = all_switches

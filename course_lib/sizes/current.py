@@ -41,6 +41,7 @@ def compiling_for(sizes: Sizes | None) -> Iterator[None]:
     global _current, _latest
     before, _current = _current, sizes
     if sizes is not None:
+        # For who reads the program later, outside of this block
         _latest = weakref.ref(sizes)
     try:
         yield

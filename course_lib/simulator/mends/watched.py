@@ -29,6 +29,9 @@ OTHER_SHAPE = """
 """Operations that move lanes: what is known of a lane moves with it."""
 
 MARKS = ("undefined", "wrapped")
+"""What may be true of a lane: it has no value; its number went past the range of its integers. Each
+is a key of `handle.attr`, with an array of bools. "region" is a third key, of a whole pointer: the
+tensor that it points into."""
 
 
 def put_in_place() -> None:
@@ -73,18 +76,22 @@ def select_between_lanes() -> None:
 
     def create_select(self: Any, condition: Any, lhs: Any, rhs: Any) -> Any:
         result = before(self, condition, lhs, rhs)
-        if watching.current is not None and any(x.attr for x in (condition, lhs, rhs)):
-            for mark in MARKS:
-                if any(mark in x.attr for x in (condition, lhs, rhs)):
-                    chosen = np.where(
-                        condition.data, lhs.attr.get(mark, False), rhs.attr.get(mark, False)
-                    )
-                    flags = chosen | condition.attr.get(mark, False)
-                    result.attr = {**result.attr, mark: np.broadcast_to(flags, result.data.shape)}
-            if lhs.attr.get("region") is not None and lhs.attr.get("region") is rhs.attr.get(
-                "region"
-            ):
-                result.attr = {**result.attr, "region": lhs.attr["region"]}
+        handles = (condition, lhs, rhs)
+        if watching.current is None or not any(handle.attr for handle in handles):
+            return result
+
+        # A lane is marked if the one that was chosen is, or if the condition that chose it is.
+        for mark in MARKS:
+            if not any(mark in handle.attr for handle in handles):
+                continue
+            of_condition, of_lhs, of_rhs = [handle.attr.get(mark, False) for handle in handles]
+            flags = np.where(condition.data, of_lhs, of_rhs) | of_condition
+            result.attr = {**result.attr, mark: np.broadcast_to(flags, result.data.shape)}
+
+        # Both pointers lead into one tensor: so does the one that was chosen.
+        region = lhs.attr.get("region")
+        if region is not None and region is rhs.attr.get("region"):
+            result.attr = {**result.attr, "region": region}
         return result
 
     Builder.create_select = create_select

@@ -190,15 +190,17 @@ class TimelineDrawing:
         y = self.block * number
         self.svg.text(0, y + 18, name, bold=True, stage=colour)
 
-        whole = ran[0]
+        # The first launch is the call as a whole, the others are what it started.
+        whole, *started = ran
         for lane, lane_name in enumerate(self.lanes):
             top = y + 26 + LANE * lane
+            # (`lanes`: the host's, then the device's)
             on_device = lane == 1
             self.svg.text(NAMES - 8, top + 14, lane_name, SMALL, anchor="end", dim=True)
             if not on_device:
                 width = TRACK * whole.seconds / self.total
                 self.draw_box(NAMES, top, width, colour, strength=0.08)
-            for launch in ran[1:]:
+            for launch in started:
                 if launch.on_device is on_device:
                     self.draw_launch(launch, top, colour)
 
