@@ -105,7 +105,7 @@ def simple(x):
 # ---- cases ---------------------------------------------------------------------------------------
 
 WIDE = (16384, 8192)
-GB4 = 4 * WIDE[0] * WIDE[1]
+WIDE_BYTES = 4 * WIDE[0] * WIDE[1]
 """Bytes of a float32 tensor of the shape WIDE: half a GB."""
 
 
@@ -199,38 +199,43 @@ def bound_by_memory() -> list[GpuCase]:
         GpuCase(
             "gelu(x * 1.5 + 0.1) + r, 268M",
             gelu_chain,
+            # Two inputs and a result, each twice as large as WIDE
             lambda: (rand(32768, 8192), rand(32768, 8192)),
-            moved=6 * GB4,
+            moved=6 * WIDE_BYTES,
         ),
         GpuCase(
             "softmax 16384x8192",
             models.softmax,
             lambda: (rand(WIDE),),
-            moved=2 * GB4,
+            moved=2 * WIDE_BYTES,
             at_most={"course_lib": 0.262},
         ),
-        GpuCase("layer_norm 16384x8192", models.layer_norm, norm_inputs, moved=2 * GB4),
-        GpuCase("rms_norm 16384x8192", models.rms_norm, lambda: norm_inputs()[:2], moved=2 * GB4),
+        GpuCase("layer_norm 16384x8192", models.layer_norm, norm_inputs, moved=2 * WIDE_BYTES),
+        GpuCase(
+            "rms_norm 16384x8192", models.rms_norm, lambda: norm_inputs()[:2], moved=2 * WIDE_BYTES
+        ),
         GpuCase(
             "sum of all",
             sum_of_all,
             lambda: (rand(WIDE),),
-            moved=GB4,
+            moved=WIDE_BYTES,
             at_most={"course_lib": 0.135},
         ),
         GpuCase(
             "sum of columns",
             sum_of_columns,
             lambda: (rand(WIDE),),
-            moved=GB4,
+            moved=WIDE_BYTES,
             at_most={"course_lib": 0.135},
         ),
-        GpuCase("layer_norm backward", suite.layer_norm_backward, norm_gradients, moved=3 * GB4),
+        GpuCase(
+            "layer_norm backward", suite.layer_norm_backward, norm_gradients, moved=3 * WIDE_BYTES
+        ),
         GpuCase(
             "softmax backward",
             suite.softmax_backward,
             lambda: (rand(WIDE), rand(WIDE).softmax(-1)),
-            moved=3 * GB4,
+            moved=3 * WIDE_BYTES,
         ),
         GpuCase("cross entropy, 128k classes", cross_entropy, labelled, moved=4096 * 128256 * 4),
         GpuCase(

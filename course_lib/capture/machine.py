@@ -58,7 +58,8 @@ class Machine(Stack):
         self.code: CodeType = function.__code__
         self.globals: dict[str, Any] = function.__globals__
 
-        # Values, or cells: an argument moves into its own, or is one
+        # A variable that an inner function reads lies in a cell. An argument moves into a new one,
+        # unless it is the cell itself: a frame that goes on after a graph break keeps its cells.
         cells = {
             name: new_cell(values.get(name, MISSING))
             for name in self.code.co_cellvars
@@ -71,7 +72,8 @@ class Machine(Stack):
         # The exception that an `except` block is dealing with
         self.handling: BaseException | None = None
 
-        # The instructions, and by offset their places (of those split, the first)
+        # The instructions, and the index of each by its offset in the bytecode. An instruction of
+        # CPython that became several has one offset: the index of the first of them.
         self.program = instructions(self.code)
         self.index_of = {i.offset: index for index, i in reversed([*enumerate(self.program)])}
 

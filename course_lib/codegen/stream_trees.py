@@ -215,8 +215,11 @@ class StreamTrees:
         make, constant = self.builder.make, self.builder.constant
         logits, factor = self.scaled(self.of(x))
         if largest(logits) * factor * LOG2_E < LARGEST:
+            # 2 ** (logits * factor * log2(e) + shift): one instruction before the power
             shift = make("mul", (y, constant(-LOG2_E, torch.float32)), torch.float32)
             return make("power_of_two", (logits, shift), torch.float32, factor * LOG2_E)
+
+        # So large a product could overflow where x - y does not: subtract first.
         apart = make("sub", (self.of(x), y), torch.float32)
         zero = constant(0.0, torch.float32)
         return make("power_of_two", (apart, zero), torch.float32, LOG2_E)
@@ -229,7 +232,9 @@ class StreamTrees:
         return not both <= tree.detail[1].free_symbols
 
     def scaled(self, tree: Expr) -> tuple[Expr, float]:
-        """A value as another one times a number above 0. (-inf is -inf times any.)"""
+        """A value as another value, and a number above 0 by which that is multiplied.
+
+        `where(shown, 2 * y, -inf)` is `where(shown, y, -inf)` and 2, for 2 * -inf is -inf."""
         inner, factor = factor_apart(tree)
         if not 0 < factor < math.inf:
             return tree, 1.0

@@ -42,14 +42,18 @@ VERSION = 2  # of progress.json; the first had no number
 
 @dataclass(frozen=True)
 class Standing:
-    """One lesson: `state` is "not begun", "begun" (never checked), "checked", "changed" (since it
-    was checked), "unreadable", or "given" (the learner starts at a later one)."""
+    """One lesson.
+
+    `state` is "not begun", "begun" (never checked), "checked", "changed" (since it was checked),
+    "unreadable", or "given": the learner starts at a later lesson and has written nothing here, so
+    nothing is asked."""
 
     name: str
     state: str
     points: float
     out_of: float
-    before_start: bool = False  # The learner starts at a later one, whatever of this one is written
+    # The learner starts at a later lesson (and may have written something in this one all the same)
+    before_start: bool = False
     update: bool = False  # The course has a newer exercise
 
     @property

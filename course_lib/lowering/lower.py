@@ -177,6 +177,7 @@ class Lowering:
 
         signature = self.gm.meta.get("signature")
         for update in signature.updates if signature else ():
+            # A write that autograd sees is no kernel's: `signature.write` does it, by `copy_`.
             if update.seen_by != "autograd":
                 self.graph.updates[update.index] = self.graph.inputs[update.input]
 

@@ -325,15 +325,21 @@ def crosses(pieces: Sequence[Piece], groups: tuple[Group, Group], leader: int) -
     """True if the rows of each are the columns of the other, and the other than the leader has
     nothing but sums that nobody needs before the leader's last row, and what goes into them. On a
     GPU they are partial (`split`): a program walks along a chunk."""
-    leading, sums = groups[leader], groups[1 - leader]
+    other = 1 - leader
+    leading, sums = groups[leader], groups[other]
     reductions = [node for node in sums.nodes if isinstance(node, Reduction)]
     split = all(node.partial for node in reductions)
 
     if not loops_cross(pieces, split):
         return False
 
+    # On a GPU many programs would add to one sum, unless each has its own part of it.
     on_cpu = all(member.node.buffer.device.type == "cpu" for member in sums.members)
-    if not (on_cpu or split) or not has_only_float_sums(sums):
+    if not (on_cpu or split):
+        return False
+
+    # The printers gather such sums in floats (`sums_down`), which cannot hold every integer.
+    if not has_only_float_sums(sums):
         return False
 
     # A thread keeps one sum for each column.

@@ -165,14 +165,16 @@ def is_matrix_of_scores(node: fx.Node) -> bool:
 
 def is_reduced(product: fx.Node) -> bool:
     """Is a row of this product combined to a number, not far behind it?"""
+    # The product, and what is computed of its elements one by one. The list grows while it is read.
     numel = numel_of(product)
-    near = [product]
-    for node in near:
+    elementwise = [product]
+    for node in elementwise:
         for user in node.users:
-            if numel_of(user) == numel and user not in near and len(near) < NEAR:
-                near.append(user)
             if user.target in (torch.ops.aten.amax.default, torch.ops.aten.sum.dim_IntList):
                 return True
+            has_room = len(elementwise) < NEAR
+            if numel_of(user) == numel and user not in elementwise and has_room:
+                elementwise.append(user)
     return False
 
 

@@ -146,20 +146,23 @@ def fused(a: Array, b: Array, c: Array) -> Array:
 def fused_float64(a: Array, b: Array, c: Array) -> Array:
     """`a * b + c` in float64, rounded once: what the rounding of product and sum loses is computed
     and added at the end (Dekker 1971)."""
+    # What the rounding of the product lost, exactly: the halves' products need no rounding.
     product = a * b
     high_a, high_b = upper_half(a), upper_half(b)
     low_a, low_b = a - high_a, b - high_b
     lost = ((high_a * high_b - product) + high_a * low_b + low_a * high_b) + low_a * low_b
 
+    # What the rounding of the sum lost: of the product, and of `c`.
     total = product + c
-    part = total - product
-    lost = lost + ((product - (total - part)) + (c - part))
+    part_of_c = total - product
+    part_of_product = total - part_of_c
+    lost = lost + ((product - part_of_product) + (c - part_of_c))
     return np.where(np.isfinite(lost), total + lost, total)
 
 
 def upper_half(x: Array) -> Array:
-    """The upper 26 bits of a float64."""
-    scaled = x * 134217729.0
+    """The upper 26 bits of a float64 (Veltkamp's way: a large multiple pushes the others out)."""
+    scaled = x * (2.0**27 + 1)
     return scaled - (scaled - x)
 
 

@@ -108,8 +108,9 @@ def cannot_be_a_node(it: Machine, cls: Any, args: list[Any], read_by_arguments: 
     own_context = cls.setup_context is not torch.autograd.Function.setup_context
     read_by_forward = Outside()
     for member in FORWARD:
-        context = member == "setup_context" or not own_context
-        look_at(it, cls, member, Role(context), read_by_forward)
+        # `forward` gets the `ctx` itself only if no `setup_context` gets it.
+        gets_context = member == "setup_context" or not own_context
+        look_at(it, cls, member, Role(context=gets_context), read_by_forward)
 
     for arg in tree_leaves(args):
         if not can_be_argument(arg):

@@ -54,9 +54,9 @@ def write_partial(head: Rebuilder, value: functools.partial[Any]) -> str:
 
 
 def is_torchs_class_method(cls: type, method: types.MethodType) -> bool:
-    """`cls.apply` of an `autograd.Function`: what torch wrote, found through the class.
-
-    (The function alone has no place.)"""
+    """True for `cls.apply` of an `autograd.Function`: torch wrote the method, and `cls.apply` finds
+    it again. (No source is known for the function alone.)"""
+    # With a `__getattr__` of its own, `cls.name` need not be what lies in the class.
     if is_users(method.__func__) or getattr(cls, "__getattr__", None) is not None:
         return False
     member = inspect.getattr_static(cls, method.__name__, None)

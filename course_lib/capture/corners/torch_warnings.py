@@ -28,9 +28,13 @@ from course_lib.capture.sources import FRAME
 from course_lib.capture.world import Place, Warned, World, listeners
 
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)))) + os.sep
+"""The folder of `course_lib`. A warning at the line that calls an operation names a file in it, for
+here `course_lib` is the caller."""
 IN_KERNELS = "(Triggered internally at"  # What torch writes behind a warning of its C++
 CASTS = "to float double half bfloat16 int long short char byte type type_as copy setitem".split()
+"""Operations that warn where they make real numbers of complex ones."""
 SPREADS = "var std var_mean std_mean".split()
+"""Operations that warn where there are too few numbers for a variance."""
 OF_THE_CALLER = 3
 """The default `_stacklevel` of `torch.nn.functional`: the line that calls, say, `F.softmax`."""
 FUNCTIONAL = os.path.join("torch", "nn", "functional.py")
