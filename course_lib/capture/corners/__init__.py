@@ -28,6 +28,7 @@ A reader of lesson 02 and 03 may skip this folder. In PyTorch: the long tail of
     random.py              random numbers whose dtype fake tensors get wrong
     rebuilding.py          how special kinds of values are written in a head
     refusals.py            arguments that eager's kernels refuse, though fake tensors take them
+    said_to_torch.py       `torch.compiler.allow_in_graph` and its kind, set by packages
     sizes_of_data.py       numbers that only the data says, kept in the graph
     switches.py            functions that ask or turn a switch of torch
     tensors.py             calls on tensors that ask for data, and need none
@@ -57,6 +58,7 @@ from course_lib.capture.corners import (
     reading,
     rebuilding,
     refusals,
+    said_to_torch,
     sizes_of_data,
     switches,
     tensors,
