@@ -41,6 +41,8 @@ class Decomposing(TorchDispatchMode):
         # Memory in which a view has several elements at one place, or leaves gaps (`expand`,
         # `unfold`)
         self.shown: set[int] = set()
+        # Memory → the tensors that lie in it, of which that was not asked yet
+        self.views: dict[int, list[torch.Tensor]] = {}
         # Memory that was made in backward; None before backward begins
         self.born: set[int] | None = None
 
@@ -68,7 +70,7 @@ class Decomposing(TorchDispatchMode):
     def refuse_writes(self, written: list[torch.Tensor]) -> None:
         """Raise NotImplementedError for writes whose result would differ from eager's."""
         for x in written:
-            if overlaps_itself(x) or (x._is_view() and memory(x) in self.shown):
+            if overlaps_itself(x) or (x._is_view() and self.is_shown_twice(memory(x))):
                 raise NotImplementedError(
                     "an element is written to that a view shows twice: functionalization adds the two up"
                 )
@@ -76,6 +78,15 @@ class Decomposing(TorchDispatchMode):
             raise NotImplementedError(
                 "a backward writes to a tensor that it did not make: eager does so at each call"
             )
+
+    def is_shown_twice(self, written: int) -> bool:
+        """Does some view show an element of this memory twice?
+
+        Asked when it is written to: of symbolic sizes the answer may be a guard."""
+        views = self.views.pop(written, ())
+        if any(overlaps_itself(view) for view in views):
+            self.shown.add(written)
+        return written in self.shown
 
     def begin_backward(self) -> None:
         """From here on only what backward itself has made may be written to."""
@@ -96,12 +107,16 @@ class Decomposing(TorchDispatchMode):
             return args[0].copy_(result)
 
     def note(self, op: Any, result: Any) -> None:
-        """Remember the memory of a result, if it was made in backward (`born`) or belongs to an
-        overlapping view (`shown`)."""
+        """Remember the memory of a result, if it was made in backward (`born`), and who sees it
+        (`views`, `shown`)."""
         if self.born is not None:
             self.born |= {memory(x) for x in tree_leaves(result) if is_strided(x)}
-        if is_strided(result) and (op is aten.unfold.default or overlaps_itself(result)):
+        if not is_strided(result):
+            return
+        if op is aten.unfold.default:
             self.shown.add(memory(result))
+        else:
+            self.views.setdefault(memory(result), []).append(result)
 
 
 def written_by(op: Any, args: Any) -> list[torch.Tensor]:

@@ -19,6 +19,13 @@ from course_lib.written import quiet
 
 
 @contextlib.contextmanager
+def tracing_sizes() -> Iterator[None]:
+    """What torch does otherwise than usual while a graph with symbolic sizes is traced."""
+    with any_formula_of_sizes(), no_questions_for_a_description(), rules_for_sizes():
+        yield
+
+
+@contextlib.contextmanager
 def any_formula_of_sizes() -> Iterator[None]:
     """Let torch record sizes that it has not seen computed.
 
@@ -45,6 +52,22 @@ def any_formula_of_sizes() -> Iterator[None]:
         yield
     finally:
         proxy_tensor._build_proxy_for_sym_expr = before
+
+
+@contextlib.contextmanager
+def no_questions_for_a_description() -> Iterator[None]:
+    """Let torch note no `tensor_meta` with each node. Nobody here reads it, and to write it torch
+    asks how each tensor lies in memory: each answer would be a guard on sizes."""
+    before = getattr(proxy_tensor, "_extract_tensor_metadata", None)
+    if sizes.current() is None or before is None:
+        yield
+        return
+
+    proxy_tensor._extract_tensor_metadata = lambda value: None
+    try:
+        yield
+    finally:
+        proxy_tensor._extract_tensor_metadata = before
 
 
 def rules_for_sizes() -> contextlib.AbstractContextManager[Any]:

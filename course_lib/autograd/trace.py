@@ -36,7 +36,7 @@ from torch.fx.experimental.proxy_tensor import get_proxy_mode, make_fx, track_te
 
 from course_lib.autograd.decomposing import Decomposing, Decompositions, leave
 from course_lib.autograd.signature import Signature, has_gradient, restride, signature_of
-from course_lib.autograd.sizes_as_nodes import any_formula_of_sizes, rules_for_sizes
+from course_lib.autograd.sizes_as_nodes import tracing_sizes
 from course_lib.autograd.tagging import Tagging
 from course_lib.autograd.tidying import tidy
 from course_lib.failing import is_torchs
@@ -81,7 +81,7 @@ def trace(
         try:
             inputs = [t.detach() if isinstance(t, torch.Tensor) else t for t in fakes]
             # The graph's Python is written when somebody calls it or looks at it.
-            with _use_lazy_graph_module(True), quiet(), any_formula_of_sizes(), rules_for_sizes():
+            with _use_lazy_graph_module(True), quiet(), tracing_sizes():
                 traced = make_fx(tracing.run)(*inputs)
         except failures(gm) as problem:
             # such as a backward that fails, or that nothing leads to

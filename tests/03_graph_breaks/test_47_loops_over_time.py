@@ -80,6 +80,44 @@ def test_a_lstm_is_one_operation():
     assert graphs == 1
 
 
+LSTMS = {
+    "data": (nn.LSTM(3, 4), False),
+    "a gradient for the input": (nn.LSTM(3, 4), True),
+    "two layers, both directions": (nn.LSTM(3, 4, num_layers=2, bidirectional=True), True),
+    "batch first": (nn.LSTM(3, 4, batch_first=True), True),
+    "projections": (nn.LSTM(3, 4, proj_size=2), False),
+    "float64": (nn.LSTM(3, 4).double(), False),
+}
+
+
+@pytest.mark.parametrize("kind", LSTMS)
+def test_a_lstm_of_any_length_is_compiled_once(kind):
+    """With symbols torch writes the steps out where the input has a gradient: they were one graph
+    a length."""
+    model, has_gradient = LSTMS[kind]
+    compiled = cl.compile(lambda x: model(x)[0] * 2, backend="eager", dynamic=True)
+    dtype = next(model.parameters()).dtype
+    graphs = []
+    for steps in (4, 5, 6):
+        x = torch.randn(steps, steps + 1, 3, dtype=dtype, requires_grad=has_gradient)
+        found, result = graphs_of(compiled, x)
+        graphs.append(found)
+        torch.testing.assert_close(result, model(x)[0] * 2)
+    assert graphs[1:] == [0, 0]
+
+
+@pytest.mark.parametrize("kind", ["projections", "packed"])
+def test_a_lstm_that_onednn_does_not_have_counts_as_steps(kind):
+    size = 2 if kind == "projections" else 4
+    model = nn.LSTM(3, 4, proj_size=2 if kind == "projections" else 0)
+    data, state = torch.ones(200, 2, 3), (torch.zeros(1, 2, size), torch.zeros(1, 2, 4))
+    if kind == "packed":
+        data = nn.utils.rnn.pack_padded_sequence(data, torch.tensor([200, 150]))
+    with cl.record() as trace:
+        cl.compile(lambda x: model(x, state), backend="eager")(data)
+    assert "a loop over 200 steps" in str(trace.of(cl.events.GraphBroke)[0].problem)
+
+
 def test_a_backend_that_goes_too_deep_is_asked_once():
     asked = []
 

@@ -23,6 +23,7 @@ A reader of lesson 02 and 03 may skip this folder. In PyTorch: the long tail of
     own_generator.py       a `torch.Generator` that the program makes
     own_operations.py      an `autograd.Function`, a custom operator; `reading.py`: what their code
                            does
+    pools.py               `nn.MaxPool1d` of a length that is a symbol
     python.py              loggers, views of dicts, cached properties, weak references
     python_random.py       Python's own random numbers
     random.py              random numbers whose dtype fake tensors get wrong
@@ -52,6 +53,7 @@ from course_lib.capture.corners import (
     optimizers,
     own_generator,
     own_operations,
+    pools,
     python,
     python_random,
     random,
@@ -81,6 +83,7 @@ __all__ = [
     "optimizers",
     "own_generator",
     "own_operations",
+    "pools",
     "python",
     "python_random",
     "random",

@@ -7,7 +7,8 @@ Out: `Unsupported` where it would be too many steps, or a number of steps that c
 
 A few steps are worth compiling: kernels join what eager does in a dozen calls a step. Hundreds take
 minutes to compile. `nn.LSTM` in float32 is one call of oneDNN, and on a GPU all are one call of
-cuDNN, so they stay in the graph.
+cuDNN, so they stay in the graph. With sizes that are symbols torch has an LSTM in Python, which
+calls oneDNN for inference only: it writes the steps of an input with a gradient out.
 In PyTorch: `torch/_dynamo/config.py`, `allow_rnn`: TorchDynamo breaks the graph at each of these
 modules.
 """
@@ -38,7 +39,7 @@ def refuse_many_steps(
     """GO_ON for a few steps.
 
     Raises Unsupported for what would be unrolled into a graph that is too long."""
-    if is_one_call(function, args[0]):
+    if is_one_call(function, args):
         return GO_ON
 
     # Asked before the operation runs: its loop would make a number of a size that is a symbol
@@ -56,20 +57,35 @@ def refuse_many_steps(
     return GO_ON
 
 
-def is_one_call(function: Any, data: torch.Tensor) -> bool:
-    """Is it one operation of a library?"""
-    on_cpu = data.device.type == "cpu"
-    return not on_cpu or (function is torch.lstm and data.dtype is torch.float32)
+def is_one_call(function: Any, args: Any) -> bool:
+    """Is it one operation of a library?
+
+    In PyTorch: `use_mkldnn` in `aten/src/ATen/native/RNN.cpp`, and for sizes that are symbols
+    `select_one_layer_lstm_function` in `torch/_decomp/decompositions.py`."""
+    data = args[0]
+    if data.device.type != "cpu":
+        return True
+    if function is not torch.lstm or data.dtype is not torch.float32 or is_packed(args):
+        return False
+
+    hidden, cell = args[1]
+    has_projections = hidden.shape[2] != cell.shape[2]
+    has_symbols = any(isinstance(size, torch.SymInt) for size in data.shape)
+    return not has_projections and not (has_symbols and data.requires_grad)
 
 
-def steps_of(args: Any) -> Any:
-    """How many steps a network over time takes, in all its layers and directions together.
+def is_packed(args: Any) -> bool:
+    """Are the sequences of different length, behind one another?
 
     `args` has one of two forms: (data, hx, params, ...) and, packed, (data, batch_sizes, hx,
     params, ...)."""
+    return isinstance(args[3], (list, tuple))
+
+
+def steps_of(args: Any) -> Any:
+    """How many steps a network over time takes, in all its layers and directions together."""
     data, second, *_ = args
-    is_packed = isinstance(args[3], (list, tuple))
-    if is_packed:
+    if is_packed(args):
         _, layers, _, _, bidirectional = args[4:9]
         length = second.shape[0]
     else:
