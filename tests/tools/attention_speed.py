@@ -3,10 +3,12 @@
     python tests/tools/attention_speed.py                  (each compiler, FlexAttention, SDPA)
     python tests/tools/attention_speed.py --jobs tiles     (our kernel with other tiles)
     python tests/tools/attention_speed.py --training       (forward and the gradients of q, k and v)
+    python tests/tools/attention_speed.py --jobs table,more,training:table,training:d128    (mixed)
 
 Each variant is compiled in a process of its own, all at once. Then one after the other measures,
-while nothing else runs: values against float64 first, then the median time in turn, then the peak
-of memory over the inputs. The tiles that our kernel has: `course_lib/codegen/stream_walks.py`.
+while nothing else runs: values against float64 first, then the peak of memory over the inputs, then
+the times, in several rounds: in each of them every compiler has its turn. The tiles that our
+kernel has: `course_lib/codegen/stream_walks.py`.
 """
 
 from __future__ import annotations
@@ -21,7 +23,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from multiprocessing import get_context
 from unittest.mock import patch
 
@@ -36,6 +38,12 @@ from course_lib.scheduling import stream_nodes
 INF = float("inf")
 WINDOW = 256
 CAP = 20.0
+# Heads of queries that share one of keys (grouped heads)
+SHARED = 4
+# The second softmax of differential attention: its scale, and how much of it is subtracted
+SECOND_SCALE, SECOND_PART = 0.05, 0.4
+# Keys of a step of decoding, in lengths
+LONGER = 8
 numbers = itertools.count()
 Run = Callable[[], torch.Tensor]
 # What a run gives: the result, and with `--training` the gradients
@@ -57,14 +65,24 @@ class Sizes:
 
     def inputs(self, name: str) -> list[torch.Tensor]:
         torch.manual_seed(0)
-        shape = (self.batch, self.heads, self.length, self.depth)
         how = {"device": self.device, "dtype": getattr(torch, self.dtype)}
-        made = [torch.randn(shape, **how).requires_grad_(self.training) for _ in range(3)]
+        rows = 1 if name == "decode" else self.length
+        keys = LONGER * self.length if name == "decode" else self.length
+        groups = self.heads // SHARED if name == "gqa" else self.heads
+        shapes = [(self.heads, rows), (groups, keys), (groups, keys)]
+        made = []
+        for shape in shapes:
+            operand = torch.randn((self.batch, *shape, self.depth), **how)
+            made.append(operand.requires_grad_(self.training))
         if name == "alibi":
             slopes = torch.arange(1, self.heads + 1, device=self.device).float()
             made.append(torch.exp2(-8 * slopes / self.heads)[:, None, None])
-        if name == "bias":
+        if name in ("bias", "evoformer"):
             made.append(torch.randn((self.heads, self.length, self.length), **how))
+        if name == "evoformer":
+            is_hidden = torch.rand((self.batch, 1, 1, self.length), device=self.device) < 0.1
+            made.append(torch.zeros(is_hidden.shape, **how).masked_fill(is_hidden, -1e4))
+            made.append(torch.randn(made[0].shape, **how))
         return made
 
 
@@ -107,6 +125,27 @@ def bias(q, k, v, added):
     return torch.softmax(q @ k.mT * q.shape[-1] ** -0.5 + added, -1) @ v
 
 
+def gqa(q, k, v):
+    shared = q.shape[1] // k.shape[1]
+    return plain(q, k.repeat_interleave(shared, 1), v.repeat_interleave(shared, 1))
+
+
+def differential(q, k, v):
+    one = torch.softmax(q @ k.mT * q.shape[-1] ** -0.5, -1)
+    return (one - SECOND_PART * torch.softmax(q @ k.mT * SECOND_SCALE, -1)) @ v
+
+
+def evoformer(q, k, v, pair, mask, gate):
+    """Attention along a row of AlphaFold's alignment: two biases, and a gate."""
+    scores = q @ k.mT * q.shape[-1] ** -0.5 + pair + mask
+    return torch.softmax(scores, -1) @ v * gate.sigmoid()
+
+
+def decode(q, k, v):
+    """One row of queries, many keys."""
+    return torch.softmax(q @ k.mT * q.shape[-1] ** -0.5, -1) @ v
+
+
 VARIANTS = {
     "plain": plain,
     "causal": causal,
@@ -115,6 +154,8 @@ VARIANTS = {
     "window": window,
     "bias": bias,
 }
+MORE = {"gqa": gqa, "differential": differential, "evoformer": evoformer, "decode": decode}
+ALL = {**VARIANTS, **MORE}
 
 # --- by others
 
@@ -123,13 +164,13 @@ def flex(name: str, inputs: list[torch.Tensor]) -> Run:
     """The same, written for FlexAttention."""
     from torch.nn.attention.flex_attention import create_block_mask, flex_attention
 
-    attention = torch.compile(flex_attention, dynamic=False)
     q, k, v, *others = inputs
     extra = others[0].flatten() if name == "alibi" else (others[0] if others else None)
     scores = {
         "alibi": lambda score, b, h, i, j: score - extra[h] * (i - j).abs(),
         "soft_cap": lambda score, b, h, i, j: CAP * torch.tanh(score / CAP),
         "bias": lambda score, b, h, i, j: score + extra[h, i, j],
+        "evoformer": lambda score, b, h, i, j: score + extra[h, i, j] + others[1][b, 0, 0, j],
     }
     masks = {
         "causal": lambda b, h, i, j: i >= j,
@@ -142,14 +183,34 @@ def flex(name: str, inputs: list[torch.Tensor]) -> Run:
         length = q.shape[-2]
         made = create_block_mask(masks[name], None, None, length, length, device=q.device)
         options["block_mask"] = made
-    return lambda: attention(q, k, v, **options)
+    if name == "gqa":
+        options["enable_gqa"] = True
+
+    def attention(q, k, v):
+        found = flex_attention(q, k, v, **options)
+        if name == "differential":
+            found = found - SECOND_PART * flex_attention(q, k, v, scale=SECOND_SCALE)
+        return found * others[-1].sigmoid() if name == "evoformer" else found
+
+    compiled = torch.compile(attention, dynamic=False)
+    return lambda: compiled(q, k, v)
 
 
 def sdpa(name: str, inputs: list[torch.Tensor]) -> Run | None:
     """The library's own, where it can say it."""
     q, k, v, *others = inputs
-    if name == "plain":
+    if name in ("plain", "decode"):
         return lambda: F.scaled_dot_product_attention(q, k, v)
+    if name == "gqa":
+        return lambda: F.scaled_dot_product_attention(q, k, v, enable_gqa=True)
+    if name == "differential":
+        return lambda: (
+            F.scaled_dot_product_attention(q, k, v)
+            - SECOND_PART * F.scaled_dot_product_attention(q, k, v, scale=SECOND_SCALE)
+        )
+    if name == "evoformer":
+        pair, mask, gate = others
+        return lambda: F.scaled_dot_product_attention(q, k, v, pair + mask) * gate.sigmoid()
     if name == "causal":
         return lambda: F.scaled_dot_product_attention(q, k, v, is_causal=True)
     if name == "bias":
@@ -167,7 +228,7 @@ def again(function):
 def compiled_by(what: str, name: str, inputs: list[torch.Tensor]) -> Run | None:
     """A variant under one compiler. `before`: ours, without streams. `ours 128 64 3 4`: with this
     tile."""
-    function = again(VARIANTS[name])
+    function = again(ALL[name])
     if what == "flex":
         return flex(name, inputs)
     if what == "sdpa":
@@ -227,7 +288,7 @@ def milliseconds(run: Callable[[], Given], device: str) -> float:
 
     from triton.testing import do_bench
 
-    return float(do_bench(run, warmup=10, rep=60, return_mode="median"))
+    return float(do_bench(run, warmup=10, rep=80, return_mode="median"))
 
 
 def peak(run: Callable[[], Given], device: str) -> float:
@@ -252,26 +313,35 @@ def error(got: Given, exact: Given) -> float:
     return math.nan if any(map(math.isnan, parts)) else max(parts)
 
 
-def exactly(name: str, inputs: list[torch.Tensor]) -> Given:
+def part_of(value: torch.Tensor, batch: int, head: int, sizes: Sizes) -> torch.Tensor:
+    """What one head of one example reads of an input."""
+    if value.ndim == 4 and value.shape[0] == sizes.batch:
+        value = value[batch : batch + 1]
+    heads = value.shape[-3]
+    # Several heads may share one, or all
+    place = head * heads // sizes.heads
+    return value[..., place : place + 1, :, :]
+
+
+def exactly(name: str, inputs: list[torch.Tensor], sizes: Sizes) -> Given:
     """In float64, one head of one example after the other."""
-    q, k, v, *others = inputs
     torch.manual_seed(1)
-    given = torch.randn_like(q)
-    found = []
-    for batch in range(q.shape[0]):
-        heads = []
-        for head in range(q.shape[1]):
-            part = [each[batch, head].detach().double() for each in (q, k, v)]
-            part = [each.requires_grad_(q.requires_grad) for each in part]
-            more = [other[head].double() for other in others]
-            out = VARIANTS[name](*part, *more)
-            results = (out,)
-            if q.requires_grad:
-                tangent = given[batch, head].double()
-                results = (out.detach(), *torch.autograd.grad(out, part, tangent))
-            heads.append(results)
-        found.append([torch.stack(each) for each in zip(*heads, strict=True)])
-    return tuple(torch.stack(each) for each in zip(*found, strict=True))
+    given = torch.randn_like(inputs[0])
+    result = torch.zeros_like(inputs[0], dtype=torch.float64, requires_grad=False)
+    wanted = [n for n, each in enumerate(inputs) if each.requires_grad]
+    gradients = [torch.zeros_like(inputs[n], dtype=torch.float64) for n in wanted]
+    for batch, head in itertools.product(range(sizes.batch), range(sizes.heads)):
+        parts = [part_of(each.detach(), batch, head, sizes).double() for each in inputs]
+        for n in wanted:
+            parts[n].requires_grad_()
+        out = ALL[name](*parts)
+        part_of(result, batch, head, sizes).copy_(out.detach())
+        if wanted:
+            tangent = part_of(given, batch, head, sizes).double()
+            found = torch.autograd.grad(out, [parts[n] for n in wanted], tangent)
+            for whole, one in zip(gradients, found, strict=True):
+                part_of(whole, batch, head, sizes).add_(one)
+    return (result, *gradients)
 
 
 @dataclass
@@ -281,6 +351,10 @@ class Job:
     name: str
     whose: list[str]
     sizes: Sizes = field(default_factory=Sizes)
+    # How often each compiler has its turn
+    rounds: int = 3
+    # When no further compiler starts, as `time.time()` says it
+    until: float = INF
 
     @property
     def label(self) -> str:
@@ -301,6 +375,8 @@ class Number:
     error: float
     eager_error: float
     first_call_s: float
+    # The median of each round
+    rounds: list[float]
 
     def __str__(self) -> str:
         wrong = "" if self.error <= 2 * max(self.eager_error, 1e-7) else "  WRONG"
@@ -318,6 +394,9 @@ def work(job: Job, connection) -> None:
     inputs = job.sizes.inputs(job.name)
     for what in job.whose:
         began = time.time()
+        if began > job.until:
+            connection.send(f"{job.label}, {what}: no time was left to compile it")
+            continue
         try:
             run = compiled_by(what, job.name, inputs)
             if run:
@@ -329,43 +408,64 @@ def work(job: Job, connection) -> None:
             connection.send(text)
         took[what] = time.time() - began
 
-    exact = exactly(job.name, inputs)
-    eager = error(with_gradients(lambda: VARIANTS[job.name](*inputs), inputs)(), exact)
+    exact = exactly(job.name, inputs, job.sizes)
+    eager = error(with_gradients(lambda: ALL[job.name](*inputs), inputs)(), exact)
+    if job.sizes.device == "cuda":
+        # Others measure on the same card
+        torch.cuda.empty_cache()
     connection.send(None)
     connection.recv()
 
     device = job.sizes.device
-    for what, run in runs.items():
-        off = error(run(), exact)
+    errors = {what: error(run(), exact) for what, run in runs.items()}
+    peaks = {what: peak(run, device) for what, run in runs.items()}
+    times: dict[str, list[float]] = {what: [] for what in runs}
+    for _ in range(job.rounds):
+        for what, run in runs.items():
+            times[what].append(milliseconds(run, device))
+    for what, found in times.items():
+        median = statistics.median(found)
         number = Number(
-            job.label, what, milliseconds(run, device), peak(run, device), off, eager, took[what]
+            job.label, what, median, peaks[what], errors[what], eager, took[what], found
         )
         connection.send(number)
+    if device == "cuda":
+        torch.cuda.empty_cache()
     connection.send(None)
 
 
-def received(connection, most: float) -> list:
-    """What a process says until it says None. One that dies or takes too long has said all."""
+def received(connection, most: float) -> tuple[list, bool]:
+    """What a process says until it says None, and whether it did. One that dies or takes too long
+    has said all."""
     found = []
     end = time.time() + most
     try:
         while connection.poll(max(0.1, end - time.time())):
             said = connection.recv()
             if said is None:
-                return found
+                return found, True
             found.append(said)
         print("a process takes too long", flush=True)
     except EOFError:
         print("a process died", flush=True)
-    return found
+    return found, False
 
 
-def measure(jobs: list[Job], beside: list[str], most: float) -> list[Number]:
-    """All jobs. `beside`: commands that run while the jobs compile."""
+def keep(numbers: list[Number], path: str | None) -> None:
+    """Write what is known so far."""
+    if path:
+        with open(path, "w") as file:
+            json.dump([vars(number) for number in numbers], file, indent=1)
+
+
+def measure(jobs: list[Job], beside: list[str], most: float, path: str | None) -> list[Number]:
+    """All jobs. `beside`: commands that run while the jobs compile. `path`: where numbers are kept."""
     began = time.time()
     context = get_context("spawn")
     processes = []
     for job in jobs:
+        # (The last compiler that starts needs some time, too)
+        job.until = began + 0.8 * most
         mine, theirs = context.Pipe()
         process = context.Process(target=work, args=(job, theirs), daemon=True)
         process.start()
@@ -373,24 +473,32 @@ def measure(jobs: list[Job], beside: list[str], most: float) -> list[Number]:
         processes.append((job, process, mine))
     others = [subprocess.Popen(command.split()) for command in beside]
 
-    for _, _, connection in processes:
-        for problem in received(connection, began + most - time.time()):
+    ready = []
+    for job, process, connection in processes:
+        problems, is_ready = received(connection, began + most - time.time())
+        for problem in problems:
             print(problem, flush=True)
+        if is_ready:
+            ready.append((job, connection))
+        else:
+            print(f"not measured: {job.label}", flush=True)
+            process.terminate()
     for other in others:
         other.terminate()
         other.wait()
     print(f"compiled after {time.time() - began:.0f} s", flush=True)
 
     numbers: list[Number] = []
-    for job, _, connection in processes:
+    for job, connection in ready:
         print(job.label, flush=True)
         try:
             connection.send("now")
-            for number in received(connection, 30):
+            for number in received(connection, 60)[0]:
                 print(number, flush=True)
                 numbers.append(number)
         except OSError:
             print("  has died", flush=True)
+        keep(numbers, path)
     print(f"measured after {time.time() - began:.0f} s", flush=True)
     return numbers
 
@@ -416,6 +524,16 @@ TILES_OF_GRADIENTS = {
 
 def jobs_of(kind: str, sizes: Sizes, names: list[str]) -> list[Job]:
     """Which jobs a word stands for."""
+    if kind.startswith("training:"):
+        return jobs_of(kind.removeprefix("training:"), replace(sizes, training=True), names)
+    if kind == "more":
+        return [Job(name, WHOSE, sizes) for name in MORE]
+    if kind[0] == "l":
+        # About as many scores, whatever the length
+        length = int(kind[1:])
+        few = max(1, sizes.batch * sizes.length // length)
+        other = replace(sizes, length=length, batch=few)
+        return [Job(name, WHOSE, other) for name in names]
     if kind == "table":
         whose = [*WHOSE, "before"] if sizes.training else WHOSE
         return [Job(name, whose, sizes) for name in names]
@@ -441,7 +559,11 @@ def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--jobs", default="table", help="table,tiles,d128,d256,f64,f128,f256")
+    parser.add_argument(
+        "--jobs",
+        default="table",
+        help="table,more,tiles,l512,l8192,d128,d256,f64,f128,f256, each also as training:table",
+    )
     parser.add_argument("--save", help="a file for the numbers, as JSON")
     parser.add_argument("--variants", default=",".join(VARIANTS))
     parser.add_argument("--tiled", default="plain,causal", help="variants for `tiles`")
@@ -450,6 +572,7 @@ def main() -> None:
     parser.add_argument("--device", default="cuda")
     parser.add_argument("--training", action="store_true", help="backward, too")
     parser.add_argument("--most", type=float, default=300, help="seconds to wait for compilers")
+    parser.add_argument("--rounds", type=int, default=3, help="turns of each compiler")
     parser.add_argument("--beside", action="append", default=[], help="a command to run meanwhile")
     options = parser.parse_args()
 
@@ -464,9 +587,11 @@ def main() -> None:
     )
     jobs: list[Job] = []
     for kind in options.jobs.split(","):
-        chosen = options.tiled if kind == "tiles" else options.variants
+        chosen = options.tiled if kind.endswith("tiles") else options.variants
         jobs += jobs_of(kind, sizes, chosen.split(","))
-    found = measure(jobs, options.beside, options.most)
+    for job in jobs:
+        job.rounds = options.rounds
+    found = measure(jobs, options.beside, options.most, options.save)
 
     times = {(number.job, number.what): number.ms for number in found}
     ratios = [
@@ -477,9 +602,6 @@ def main() -> None:
     if ratios:
         mean = math.exp(statistics.fmean(map(math.log, ratios)))
         print(f"torch.compile / ours, geometric mean: {mean:.2f}", flush=True)
-    if options.save:
-        with open(options.save, "w") as file:
-            json.dump([vars(number) for number in found], file, indent=1)
 
 
 if __name__ == "__main__":

@@ -142,8 +142,8 @@ class Writer:
 
     def positions(self) -> None:
         if "i = " not in " ".join(self.program.lines):
-            self.line(f"i = torch.arange({self.queries})[:, None]")
-            self.line(f"j = torch.arange({self.keys})")
+            self.line(f"i = torch.arange({self.queries}, device=q.device)[:, None]")
+            self.line(f"j = torch.arange({self.keys}, device=q.device)")
 
     def name(self) -> str:
         return f"x{len(self.program.inputs)}"
@@ -349,10 +349,10 @@ def gradients(function, inputs, wanted, given):
     return [result.detach() for result in results], made
 
 
-def check_training(seed: int, codegen: str = "auto") -> Outcome:
+def check_training(seed: int, codegen: str = "auto", device: str = "cpu") -> Outcome:
     """Compile and run one program and its backward."""
     program = Writer(seed).write()
-    function, inputs = program.function(), list(program.inputs.values())
+    function, inputs = program.function(), [each.to(device) for each in program.inputs.values()]
     rng = Random(seed)
     wanted = []
     for n, (name, value) in enumerate(program.inputs.items()):
@@ -361,7 +361,7 @@ def check_training(seed: int, codegen: str = "auto") -> Outcome:
 
     eager_results = function(*inputs)
     generator = torch.Generator().manual_seed(seed)
-    given = [torch.randn(r.shape, generator=generator).to(r.dtype) for r in eager_results]
+    given = [torch.randn(r.shape, generator=generator).to(r) for r in eager_results]
     seen = []
     with small_tiles(), events.listener(seen.append):
         compiled = cl.compile(function, options={"codegen": codegen})
@@ -443,7 +443,7 @@ def main() -> None:
     options = parser.parse_args()
     check_one = partial(check, codegen=options.codegen, device=options.device)
     if options.training:
-        check_one = partial(check_training, codegen=options.codegen)
+        check_one = partial(check_training, codegen=options.codegen, device=options.device)
     if options.show is not None:
         program = Writer(options.show).write()
         print(program.source)
@@ -458,19 +458,24 @@ def main() -> None:
 
     began, done, streamed_programs, faults = time.time(), 0, 0, {}
     reasons: Counter[str] = Counter()
-    for seed in range(options.start, options.start + options.count):
-        if time.time() - began > options.seconds:
-            break
-        try:
-            outcome = check_one(seed)
-        except Exception as error:
-            outcome = Outcome(False, [], f"{type(error).__name__}: {error}")
-        done += 1
-        streamed_programs += outcome.is_stream
-        reasons.update(outcome.reasons)
-        if outcome.fault:
-            faults[seed] = outcome.fault
-            print(f"seed {seed}: {outcome.fault}", flush=True)
+    # Ctrl-C: what was found until then is said
+    with contextlib.suppress(KeyboardInterrupt):
+        for seed in range(options.start, options.start + options.count):
+            if time.time() - began > options.seconds:
+                break
+            try:
+                outcome = check_one(seed)
+            except Exception as error:
+                outcome = Outcome(False, [], f"{type(error).__name__}: {error}")
+            done += 1
+            streamed_programs += outcome.is_stream
+            reasons.update(outcome.reasons)
+            if outcome.fault:
+                faults[seed] = outcome.fault
+                print(f"seed {seed}: {outcome.fault}", flush=True)
+            # After such an error a GPU does nothing more for this process
+            if "CUDA error" in outcome.fault:
+                break
 
     print(
         f"{done} programs in {time.time() - began:.0f} s, {streamed_programs} with a stream, {len(faults)} faults"

@@ -3,6 +3,7 @@
     python tests/tools/random_sizes.py --start 0 --count 200      (says the seeds that differ)
     python tests/tools/random_sizes.py --start 1000000            (seeds with more kinds of steps)
     python tests/tools/random_sizes.py --pairs                    (holds printed guards against what happens)
+    python tests/tools/random_sizes.py --device cuda              (on a GPU)
 
 A seed is a program over two or three inputs. Their dimensions are letters (a, b, c), and a set of sizes gives each letter a number: small
 ones, 0, 1, primes, powers of two, sizes that are equal by chance, some that go in blocks or in threads. Inputs are dense, transposed, or
@@ -16,6 +17,7 @@ them were compiled in symbols, how many graphs and programs were made in all, an
 from __future__ import annotations
 
 import argparse
+import contextlib
 import time
 import traceback
 import warnings
@@ -167,7 +169,7 @@ def pad(v: Tensors, n: Any) -> torch.Tensor:
 
 def count(v: Tensors, n: Any) -> torch.Tensor:
     x = last(pick(v, n[0]))
-    place = torch.arange(x.shape[-1], dtype=torch.float64)
+    place = torch.arange(x.shape[-1], dtype=torch.float64, device=x.device)
     return [
         x + place,
         x * x.shape[0],
@@ -183,7 +185,7 @@ def broadcast(v: Tensors, n: Any) -> torch.Tensor:
 
 def look_up(v: Tensors, n: Any) -> torch.Tensor:
     x = last(pick(v, n[0]))
-    places = torch.arange(x.shape[0] - 1, -1, -1)
+    places = torch.arange(x.shape[0] - 1, -1, -1, device=x.device)
     return x[places] if n[1] % 2 else x.index_select(0, places)
 
 
@@ -252,7 +254,7 @@ def repeat(v: Tensors, n: Any) -> torch.Tensor:
 def window(v: Tensors, n: Any) -> torch.Tensor:
     x = matrix(v, n[0])
     x = x.reshape(x.shape[0], 1, -1)[:20, :, :90]
-    kernel = torch.tensor([[[0.5, -1.0, 0.25]]], dtype=torch.float64)
+    kernel = torch.tensor([[[0.5, -1.0, 0.25]]], dtype=torch.float64, device=x.device)
     ways = [
         lambda: F.conv1d(x, kernel, padding=1),
         lambda: F.avg_pool1d(x, 2, 1, 1),
@@ -270,7 +272,7 @@ def attention(v: Tensors, n: Any) -> torch.Tensor:
 
 def scatter(v: Tensors, n: Any) -> torch.Tensor:
     x = last(pick(v, n[0]))
-    places = torch.arange(x.shape[0]) // 2
+    places = torch.arange(x.shape[0], device=x.device) // 2
     if n[1] % 2:
         return torch.zeros_like(x).index_add(0, places, x)
     return x.masked_fill(x > 0.5, n[2] / 4).clamp(max=x.shape[0])
@@ -293,7 +295,7 @@ def symbolic_slice(v: Tensors, n: Any) -> torch.Tensor:
 
 def whole_numbers(v: Tensors, n: Any) -> torch.Tensor:
     x = last(pick(v, n[0]))
-    counted = torch.arange(x.shape[0])
+    counted = torch.arange(x.shape[0], device=x.device)
     ways = [
         lambda: counted * x.shape[-1] + 1,
         lambda: counted % (x.shape[-1] + 1),
@@ -354,25 +356,24 @@ def sizes_of(seed: int, number: int) -> dict[str, int]:
     return sizes
 
 
-def inputs_of(case: Case, sizes: dict[str, int], seed: int) -> Tensors:
-    """The inputs for one set of sizes."""
+def inputs_of(case: Case, sizes: dict[str, int], seed: int, device: str = "cpu") -> Tensors:
+    """The inputs for one set of sizes: the same numbers and layouts on each device."""
     generator = torch.Generator().manual_seed(seed)
+
+    def numbers(shape: list[int]) -> torch.Tensor:
+        return torch.randn(shape, generator=generator, dtype=torch.float64).to(device)
+
     found = []
     for letters, layout in zip(case.dims, case.layouts, strict=True):
         shape = [
             min(sizes[letter], 40) if n > 0 else sizes[letter] for n, letter in enumerate(letters)
         ]
         if layout == "strided":
-            x = torch.randn([2 * shape[0], *shape[1:]], generator=generator, dtype=torch.float64)[
-                ::2
-            ]
+            found.append(numbers([2 * shape[0], *shape[1:]])[::2])
         elif layout == "transposed":
-            x = torch.randn(shape[::-1], generator=generator, dtype=torch.float64).permute(
-                *range(len(shape))[::-1]
-            )
+            found.append(numbers(shape[::-1]).permute(*range(len(shape))[::-1]))
         else:
-            x = torch.randn(shape, generator=generator, dtype=torch.float64)
-        found.append(x)
+            found.append(numbers(shape))
     return found
 
 
@@ -419,7 +420,7 @@ def is_unstable(case: Case, inputs: Tensors, train: bool, want: Any) -> bool:
     for _ in range(4):
         nudged = []
         for x in inputs:
-            noise = torch.randn(x.shape, generator=generator, dtype=x.dtype)
+            noise = torch.randn(x.shape, generator=generator, dtype=x.dtype).to(x.device)
             nudged.append(torch.empty_like(x).copy_(x * (1 + 1e-15 * noise)))
         again = outcome(case.run, nudged, train)
         if isinstance(again, Exception) or isinstance(want, Exception):
@@ -429,7 +430,7 @@ def is_unstable(case: Case, inputs: Tensors, train: bool, want: Any) -> bool:
     return False
 
 
-def check(seed: int, said: Counter[str], codegen: str = "auto") -> list[str]:
+def check(seed: int, said: Counter[str], codegen: str = "auto", device: str = "cpu") -> list[str]:
     """The differences of one seed."""
     case, train = case_of(seed), seed % 2 == 1
     cl.reset()
@@ -438,7 +439,7 @@ def check(seed: int, said: Counter[str], codegen: str = "auto") -> list[str]:
     with cl.record() as trace:
         for number in range(SETS):
             sizes = sizes_of(seed, number)
-            inputs = inputs_of(case, sizes, number)
+            inputs = inputs_of(case, sizes, number, device)
             want = outcome(case.run, inputs, train)
             if isinstance(want, Exception) and number == 0:
                 said["raises in eager"] += 1
@@ -458,7 +459,7 @@ def check(seed: int, said: Counter[str], codegen: str = "auto") -> list[str]:
     return found
 
 
-def pairs(seed: int, said: Counter[str], codegen: str = "auto") -> list[str]:
+def pairs(seed: int, said: Counter[str], codegen: str = "auto", device: str = "cpu") -> list[str]:
     """Is what the printed guards say of sizes true? Sizes inside must find the program and be right, others must compile anew."""
     case, train = case_of(seed), seed % 2 == 1
     cl.reset()
@@ -467,7 +468,8 @@ def pairs(seed: int, said: Counter[str], codegen: str = "auto") -> list[str]:
     entries: list[list[str]] = []
     for number in range(SETS):
         sizes = sizes_inside(seed, number)
-        inputs = inputs_of(Case(case.dims, ("dense",) * len(case.dims), ()), sizes, number)
+        dense = Case(case.dims, ("dense",) * len(case.dims), ())
+        inputs = inputs_of(dense, sizes, number, device)
         want = outcome(case.run, inputs, train)
         if isinstance(want, Exception):
             said["raises in eager"] += 1
@@ -518,6 +520,15 @@ def note_places(said: Counter[str]) -> None:
     Sizes.answer = noted  # type: ignore[method-assign]
 
 
+def still_works() -> bool:
+    """Does the GPU take orders of this process?"""
+    try:
+        torch.cuda.synchronize()
+    except RuntimeError:
+        return False
+    return True
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--start", type=int, default=0)
@@ -527,6 +538,7 @@ def main() -> None:
         "--flags", default="-O0", help="how C++ is optimised: -O0 is quickest, -O3 what users get"
     )
     parser.add_argument("--codegen", default="auto", help="triton: kernels by its interpreter")
+    parser.add_argument("--device", default="cpu", help="cuda: kernels are Triton's")
     parser.add_argument("--pairs", action="store_true", help="hold guards against what they say")
     parser.add_argument("--guards", action="store_true", help="count who asks about sizes")
     options = parser.parse_args()
@@ -539,12 +551,23 @@ def main() -> None:
         note_places(said)
     look = pairs if options.pairs else check
     until = time.monotonic() + 60 * options.minutes
-    for seed in range(options.start, options.start + options.count):
-        if time.monotonic() > until:
-            break
-        for problem in look(seed, said, options.codegen):
-            said["DIFFERENT"] += 1
-            print(f"seed {seed}: {case_of(seed)}\n    {problem}", flush=True)
+    # Ctrl-C: what was found until then is said
+    with contextlib.suppress(KeyboardInterrupt):
+        for seed in range(options.start, options.start + options.count):
+            if time.monotonic() > until:
+                break
+            try:
+                problems = look(seed, said, options.codegen, options.device)
+            except RuntimeError as error:
+                # Inputs cannot be made, for example
+                problems = [f"{error!r:.400}"]
+            for problem in problems:
+                said["DIFFERENT"] += 1
+                print(f"seed {seed}: {case_of(seed)}\n    {problem}", flush=True)
+            # After an error of its own a GPU does nothing more for this process
+            if options.device == "cuda" and not still_works():
+                said[f"stopped by the GPU after seed {seed}"] += 1
+                break
     print(*(f"{count:6} {what}" for what, count in said.most_common()), sep="\n")
 
 
