@@ -1,8 +1,8 @@
 """course_lib: a small `torch.compile` that can be read. `import course_lib as cl`.
 
 The rooms, in the order a program passes through them: `frames`, `capture`, `guards`, `autograd`,
-`lowering`, `scheduling`, `codegen`, `runtime`. `pipeline.py` puts them in a row; `events.py` is
-what they tell; `viz` draws it.
+`lowering`, `scheduling`, `codegen`, `runtime`. From `autograd` on, symbolic sizes are those of
+`sizes`. `pipeline.py` puts the rooms in a row; `events.py` is what they tell; `viz` draws it.
 """
 
 import importlib

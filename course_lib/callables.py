@@ -44,6 +44,7 @@ def compiled_function(function: F, compiler: Any) -> F:
     target = function if has_own_frame(function) else called(function)
     watched: Way = functools.partial(call, compiler.watcher, target)
 
+    # `racing` calls this where the program is faster another way: by itself, say.
     def go(way: Way) -> None:
         nonlocal watched
         watched = way
@@ -70,6 +71,7 @@ def compiled_module(model: torch.nn.Module, compiler: Any) -> torch.nn.Module:
     model = untwinned(model)
     watched: Way = functools.partial(call, compiler.watcher, model)
 
+    # `racing` calls this where the program is faster another way: by itself, say.
     def go(way: Way) -> None:
         nonlocal watched
         watched = way
@@ -79,7 +81,8 @@ def compiled_module(model: torch.nn.Module, compiler: Any) -> torch.nn.Module:
 
     @wrapper
     def run(twin: torch.nn.Module, *args: Any, **kwargs: Any) -> Any:
-        # other tracers look for this object among the submodules of others
+        # Called on the twin, not as `model(...)`: where the twin is a part of another model, a
+        # tracer looks for the object that is called among the parts of that model.
         if others_trace():
             return type(model).__call__(twin, *args, **kwargs)
         return watched(*args, **kwargs)

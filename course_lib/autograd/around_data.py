@@ -75,6 +75,7 @@ def around_data(
             each.run(values)
         return tuple(map(values.__getitem__, results))
 
+    # If a node fails after another one has written to an input, the input gets its old value back.
     return restoring(run, gm)
 
 

@@ -178,16 +178,17 @@ class AnotherObject(Test):
 class AllApart(Test):
     """It and the objects at these other sources are each another one."""
 
+    others: tuple[Source, ...]
+
     def __init__(self, others: Sequence[Source]) -> None:
+        # `len({*map(id, (x, y, z))}) == 3`. The source x goes in by `format`, so the braces of the
+        # set are doubled.
         listed = ", ".join(verbatim(source.expr) for source in others)
+        question = "len({{*map(id, ({}, " + listed + "))}})"
         shown = ", ".join(source.shown for source in others)
-        super().__init__(
-            f"len({{{{*map(id, ({{}}, {listed}))}}}})",
-            "==",
-            len(others) + 1,
-            f"each another object: {{}}, {shown}",
-        )
-        object.__setattr__(self, "others", tuple(others))
+        pretty = "each another object: {}, " + shown
+        super().__init__(question, "==", len(others) + 1, pretty)
+        object.__setattr__(self, "others", tuple(others))  # the record is frozen
 
     def fails(self, path: str, spell: Spell) -> str:
         other_paths = ", ".join(spell(SameAs(source), "==") for source in self.others)
@@ -198,8 +199,6 @@ class AllApart(Test):
 
     def part(self, path: str) -> str:
         return self.text(path)
-
-    others: tuple[Source, ...]
 
 
 def verbatim(text: str) -> str:

@@ -175,6 +175,8 @@ class HeadBuilder(Rebuilder):
     def start_anew(self, lines: list[str]) -> None:
         """Where the graph raises, or a condition does not hold, eager runs the frame from its
         start: nothing was written so far."""
+        # `lines` holds the call of the graph. What must be asked before it is put at the front: of
+        # two such lines the one that is added later runs first.
         nodes = self.world.builder.graph.nodes
         as_it_is = self.name_for(frames.AS_IT_IS, "as_it_is")
 

@@ -100,7 +100,9 @@ class Machine(Stack):
         finally:
             self.last = self.world.stack.pop()
             self.world.running.pop()
-        if self.result is not NOTHING:  # what only this frame held goes: a generator is closed
+
+        if self.result is not NOTHING:
+            # The frame has returned. What only it held is freed now: a generator is closed.
             for part in (self.locals, self.stack):
                 part.clear()
             if self.world.problem is not None:
@@ -111,32 +113,44 @@ class Machine(Stack):
         """Run one instruction; whatever cannot be followed is told with its place."""
         self.next += 1
         self.world.stack[-1] = self.location(instruction)
+
+        # What is recorded from here on comes from this line of the program.
         builder, here = self.world.builder, self.world.user_location()
         builder.location, builder.module, builder.last_node = here, self.module, None
+
         stack_before = self.in_words(self.stack)
         try:
             if (method := getattr(self, instruction.op, None)) is None:
                 raise Unsupported(f"the instruction {instruction.op} is not interpreted")
             method(instruction)
             self.world.shapes.note(here)
+
+            # Something that the instruction called could not be followed, and code in between has
+            # caught that.
             if self.world.problem is not None:
                 raise self.world.problem
+
         except Unsupported as problem:
             self.world.problem = None
+            # The innermost call that it comes through names the place.
             if problem.location is None:
                 problem.location, problem.stack = self.world.stack[-1], tuple(self.world.stack)
                 problem.instruction, problem.offset = str(instruction), instruction.offset
             raise
+
         except RecursionError:
             raise Unsupported("calls are nested too deeply") from None
+
         except BaseException as error:
             if is_a(error, GuardOnDataDependentSymNode):
                 # No `except` of the program's may see it.
                 question = asks_data(self.world.shapes, error)
                 question.location, question.stack = here, tuple(self.world.stack)
                 raise question from None
+            # It is the program's own exception, or capture itself has failed.
             check_own_failure(error)
             self.unwind(instruction, error)
+
         if events.listening():
             self.tell(instruction, stack_before)
 

@@ -31,7 +31,10 @@ LIMITS = {
     -(2**63): "INT64_MIN",
     2**63 - 1: "INT64_MAX",
 }
-CAST = 15  # How tightly a cast binds
+# How tightly these bind in C++ (see `printer.ATOM`)
+CHOICE = 3  # `a ? b : c`
+EQUALITY = 9  # `a == b`, `a != b`
+CAST = 15  # `(float)a`
 RULES: dict[str, str | Spelling] = ARITHMETIC | {
     "lt": compare("<", 10), "gt": compare(">", 10), "le": compare("<=", 10), "ge": compare(">=", 10),
     "eq": compare("==", 9), "ne": compare("!=", 9),
@@ -136,13 +139,13 @@ class CppOps(Printer):
         return f"{function}({self.text(expr.args[0])}, {self.index(size)}, problem)", ATOM
 
     def print_masked(self, expr: Expr) -> tuple[str, int]:
-        condition = self.text(expr.args[0], 4)
+        condition = self.text(expr.args[0], CHOICE + 1)
 
         # What is loaded here must not move out in front of the condition.
         self.guarded += 1
-        body = self.text(expr.args[1], 4)
+        body = self.text(expr.args[1], CHOICE + 1)
         self.guarded -= 1
-        return f"{condition} ? {body} : {number(expr.detail, expr.dtype)}", 3
+        return f"{condition} ? {body} : {number(expr.detail, expr.dtype)}", CHOICE
 
     def print_to_dtype(self, expr: Expr) -> tuple[str, int]:
         (value,) = expr.args
@@ -150,7 +153,7 @@ class CppOps(Printer):
         from_float = source.is_floating_point
 
         if target == torch.bool:
-            return f"{self.text(value, 10)} != 0", 9
+            return f"{self.text(value, EQUALITY + 1)} != 0", EQUALITY
         if target in HALVES:
             text = self.text(value)
             if not from_float:

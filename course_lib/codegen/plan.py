@@ -289,8 +289,10 @@ class Planner:
             if step in phase.stored and self.is_stored_by_rows(step, loop):
                 staged_loads[step] = Load(step.buffer.name, step.store_index)
 
+        # These values go from one loop to the next, and nowhere else: their place has no buffer.
         passed_on = self.passed_on_apart(phase, steps, staged_loads)
-        places: dict[Staged, Load] = {step: Load("", step.store_index) for step in passed_on}
+        no_buffer = ""
+        places: dict[Staged, Load] = {step: Load(no_buffer, step.store_index) for step in passed_on}
         return Staging(places | staged_loads, apart=bool(passed_on))
 
     def passed_on_apart(

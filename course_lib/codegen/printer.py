@@ -31,7 +31,12 @@ from course_lib.sizes import ROUNDED, Size, SizeSymbol, name_of_size
 
 LONGEST = 80  # An expression longer than this is split over several lines
 COMMENT_COLUMN = 72
-ATOM = 100  # Precedence of what never needs parentheses: a name, a call, a number
+# How tightly a text binds is a number, larger for tighter. Both languages have these; the numbers
+# of comparisons and of `&`, `^`, `|` are each language's own, in its table of rules.
+ADDITION = 12  # `a + b`, `a - b`
+MULTIPLICATION = 13  # `a * b`, `a / b`
+SIGNED = 14  # `-a`
+ATOM = 100  # A name, a call, a number: what never needs parentheses
 
 Spelling = tuple[str, int]
 """How an operation is written and how tightly that binds. `{:13}`: an operand, in parentheses if
@@ -322,7 +327,7 @@ class Printer:
                 return self.as_constant(size, dtype)
 
         text = self.number(value, dtype)
-        return text, 14 if text.startswith("-") else ATOM
+        return text, SIGNED if text.startswith("-") else ATOM
 
     def name_for(self, expr: Expr) -> str:
         """A name that says what a value is: `x_ij` for an element of x."""

@@ -13,6 +13,7 @@ import sympy
 import torch
 
 from course_lib.codegen.cpp_ops import CppOps
+from course_lib.codegen.printer import SIGNED
 from course_lib.lowering.indexing import ZERO, Linear
 from course_lib.lowering.ops import substitute
 from course_lib.scheduling.blocks import Shown, shown_blocks
@@ -180,7 +181,7 @@ class TilesCpp(CppOps):
         with self.counting(str(loop.symbol), span.first, span.end):
             for number in numbers:
                 self.count_uses([number])
-                value = self.text(number, 14)
+                value = self.text(number, SIGNED)
                 self.line(f"others |= {value} - {value} != 0;")
                 if number in shown.divisors:
                     self.line(f"others |= {value} == 0;")

@@ -50,6 +50,7 @@ ROWS = 96
 COLUMNS = 128
 NAMES = """multiply fill_tile widen_row vector four turn m0 n0 n1 rows columns is_empty before now scale shift
     others WIDTH""".split()
+"""Names that the text of a kernel has anyway: no value gets one of them."""
 
 
 @functools.cache

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import sympy
 import torch
 
-from course_lib.codegen.printer import ATOM
+from course_lib.codegen.printer import ADDITION, ATOM, MULTIPLICATION
 from course_lib.codegen.stream_plan import StreamPlan
 from course_lib.codegen.stream_trees import Logits, depends_on_scores
 from course_lib.codegen.stream_walks import (
@@ -100,7 +100,7 @@ class StreamedOps(TritonOps):
 
     def print_inverse(self, expr: Expr) -> tuple[str, int]:
         """Of a sum that weights are divided by."""
-        return f"1.0 / {self.text(expr.args[0], 14)}", 13
+        return f"1.0 / {self.text(expr.args[0], MULTIPLICATION + 1)}", MULTIPLICATION
 
     def print_index_expr(self, expr: Expr) -> tuple[str, int]:
         """A position is an int32 by itself, unless the matrices are so large that it is not."""
@@ -123,12 +123,14 @@ class StreamedOps(TritonOps):
             value, factor = map(self.text, left.args)
             added = self.text(right, ATOM)
             return f"tl.fma({value}, {factor}, {'-' * (sign == '-')}{added})", ATOM
-        return f"{self.text(left, 12)} {sign} {self.text(right, 13)}", 12
+        return f"{self.text(left, ADDITION)} {sign} {self.text(right, ADDITION + 1)}", ADDITION
 
     def print_truediv(self, expr: Expr) -> tuple[str, int]:
         """What is made of scores is not rounded as in eager anyway: the quick way."""
         if depends_on_scores(expr):
-            return f"{self.text(expr.args[0], 13)} / {self.text(expr.args[1], 14)}", 13
+            value = self.text(expr.args[0], MULTIPLICATION)
+            divisor = self.text(expr.args[1], MULTIPLICATION + 1)
+            return f"{value} / {divisor}", MULTIPLICATION
         return super().print_truediv(expr)
 
     def print_tanh(self, expr: Expr) -> tuple[str, int]:

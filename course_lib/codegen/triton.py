@@ -51,6 +51,9 @@ __all__ = [
     "triton_source",
 ]
 
+SHORT_TYPES = {"int32": "i32", "int64": "i64"}
+"""Triton's name of a type in a kernel → its name in a kernel's signature."""
+
 
 @dataclass(frozen=True)
 class TritonSource(KernelSource):
@@ -114,7 +117,7 @@ class TritonKernel(TritonReductions):
         source, line_of = self.layout("    ")
         types = [POINTERS[self.buffers[name].dtype] for name in self.passed]
         types += ["*i64"] * len(self.behind_buffers)
-        types += [self.type_of_size(size).replace("nt", "") for size in self.size_symbols]
+        types += [SHORT_TYPES[self.type_of_size(size)] for size in self.size_symbols]
         return TritonSource(
             name=self.name,
             language="triton",

@@ -17,7 +17,16 @@ import sympy
 import torch
 from torch.utils._sympy.functions import Max
 
-from course_lib.codegen.printer import ARITHMETIC, ATOM, Printer, Spelling, compare, decimal, infix
+from course_lib.codegen.printer import (
+    ARITHMETIC,
+    ATOM,
+    MULTIPLICATION,
+    Printer,
+    Spelling,
+    compare,
+    decimal,
+    infix,
+)
 from course_lib.scheduling.expressions import Expr, symbols_of
 from course_lib.sizes import same
 
@@ -52,6 +61,7 @@ TL = "exp exp2 log log2 rsqrt sin cos erf sigmoid floor ceil abs maximum minimum
 LIBDEVICE = "expm1 log10 log1p tan asin acos atan sinh cosh tanh asinh acosh atanh erfc pow atan2 fmod trunc".split()
 KEEPS_NAN = ", propagate_nan=tl.PropagateNan.ALL"
 
+COMPARISON = 5  # How tightly `a < b` binds in Python (see `printer.ATOM`)
 RULES: dict[str, str | Spelling] = {
     **{op: f"tl.{op}" for op in TL}, **{op: f"libdevice.{op}" for op in LIBDEVICE}, "round": "libdevice.rint",
     **ARITHMETIC,
@@ -243,7 +253,9 @@ class TritonOps(Printer):
         value, divisor = expr.args
         by_row_value = divisor.op == "value_of" and divisor.detail.is_reduction
         if expr.dtype != torch.float32 or is_number(divisor) or by_row_value:
-            return f"{self.text(value, 13)} / {self.text(divisor, 14)}", 13
+            value_text = self.text(value, MULTIPLICATION)
+            divisor_text = self.text(divisor, MULTIPLICATION + 1)
+            return f"{value_text} / {divisor_text}", MULTIPLICATION
         return f"tl.div_rn({self.text(value)}, {self.text(divisor)})", ATOM
 
     def print_index_expr(self, expr: Expr) -> tuple[str, int]:
@@ -273,7 +285,7 @@ class TritonOps(Printer):
         if value.op == "constant":
             return self.number(value.detail, expr.dtype), ATOM
         if expr.dtype == torch.bool:
-            return f"{self.text(value, 6)} != 0", 5
+            return f"{self.text(value, COMPARISON + 1)} != 0", COMPARISON
 
         # A float that does not fit a narrow type goes through int32.
         kind = self.type_name(expr.dtype)

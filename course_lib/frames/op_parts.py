@@ -44,8 +44,9 @@ CONVERSION = 3
 HAS_FORMAT = 4
 """FORMAT_VALUE: a format specification lies on top of the value."""
 INTERPOLATION_HAS_FORMAT = 1
-"""BUILD_INTERPOLATION: a format specification lies on top of the value. The conversion is in the
-bits from the third on."""
+"""BUILD_INTERPOLATION: a format specification lies on top of the value."""
+INTERPOLATION_FLAGS = 2
+"""BUILD_INTERPOLATION: so many bits are flags; those above them are a place in `CONVERSIONS`."""
 AS_BOOL = 16
 """COMPARE_OP: the result becomes True or False (since 3.13)."""
 FUNCTION_ATTRIBUTES = (
@@ -234,7 +235,7 @@ def convert_value(instruction: dis.Instruction) -> list[Part]:
 def build_interpolation(instruction: dis.Instruction) -> list[Part]:
     """A `{value}` of a t-string. The argument: its conversion, and whether a format specification
     lies on top of the value and its text."""
-    conversion = CONVERSIONS[flags(instruction) >> 2]
+    conversion = CONVERSIONS[flags(instruction) >> INTERPOLATION_FLAGS]
     has_format = bool(flags(instruction) & INTERPOLATION_HAS_FORMAT)
     return [("BUILD_INTERPOLATION", (conversion, has_format))]
 

@@ -65,8 +65,10 @@ class Slot(Enum):
     The cell has the latter: CPython notes it as being handled, and puts the one before it here."""
 
 
-_made: weakref.WeakValueDictionary[Any, "Resume"] = weakref.WeakValueDictionary()
-"""By the number of its own code, and by what it was made from; heads keep them alive."""
+_made_from: weakref.WeakValueDictionary[Any, "Resume"] = weakref.WeakValueDictionary()
+"""What a resume function was made from → the resume function. Heads keep them alive."""
+_by_own_code: weakref.WeakValueDictionary[int, "Resume"] = weakref.WeakValueDictionary()
+"""The number of a resume function's own code → the resume function."""
 _thread = threading.local()
 
 
@@ -86,7 +88,7 @@ class Resume:
 
 def resumed(code: CodeType) -> Resume | None:
     """What a resume function resumes; None for other code."""
-    return _made.get(number(code))
+    return _by_own_code.get(number(code))
 
 
 def resume_at(
@@ -101,15 +103,16 @@ def resume_at(
         code, offset = resume_before.original, offset - resume_before.shift
 
     key = number(code), offset, stack, unbound
-    if key not in _made:
-        new_resume = make_resume(code, offset, stack, unbound)
-        _made[key] = new_resume
-        # `resumed` asks by the code that was made.
-        _made[number(new_resume.code)] = new_resume
-        # The variant that runs as it is must not be captured.
-        NEVER_CAPTURED.add(number(new_resume.plain))
-        return new_resume
-    return _made[key]
+    known_resume = _made_from.get(key)
+    if known_resume is not None:
+        return known_resume
+
+    new_resume = make_resume(code, offset, stack, unbound)
+    _made_from[key] = new_resume
+    _by_own_code[number(new_resume.code)] = new_resume
+    # The variant that runs as it is must not be captured.
+    NEVER_CAPTURED.add(number(new_resume.plain))
+    return new_resume
 
 
 def make_resume(

@@ -12,10 +12,11 @@ There are three families:
                                                         NaN is better than all
     where the best one is       argmax, argmin          as above, and the position is the result
 
-A new kind of one of these families is one more row. A kind that keeps more than one number
-(logsumexp: a maximum and a sum) would be a fourth family: `codegen/accumulators.py`,
-`codegen/plan.py`, `codegen/triton_reductions.py`, `scheduling/split.py` and `viz/evaluator.py` ask
-which family a kind is of.
+A new kind of one of these families is one more row; `viz/evaluator.py` calls the method of NumPy's
+arrays that has the kind's name. A kind that keeps more than one number (logsumexp: a maximum and a
+sum) would be a fourth family. These ask which family a kind is of: `lowering/reductions.py`;
+`groups.py`, `fitting.py`, `dependencies.py` and `split.py` of `scheduling/`; `plan.py`, `cpp.py`,
+`accumulators.py` and `triton_reductions.py` of `codegen/`.
 """
 
 from dataclasses import dataclass

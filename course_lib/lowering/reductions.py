@@ -12,7 +12,7 @@ Welford's one-pass update).
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import fx
@@ -131,14 +131,21 @@ def mean(
     """A sum, then a division once a row."""
     fake = node.meta["val"]
     reduced = dimensions(x, dims)
-    average = row_mean(low, node, x, reduced, compute_dtype(fake.dtype))
+    average = row_mean(low, node, x, reduced, compute_dtype(fake.dtype)).average
 
     return finish(low, node, average, reduced, fake, "mean")
 
 
+class RowMean(NamedTuple):
+    """The mean of each row, and the sum that it was made of."""
+
+    average: View
+    total: View
+
+
 def row_mean(
     low: Lowering, node: fx.Node, x: View, dims: Sequence[int], dtype: torch.dtype
-) -> View:
+) -> RowMean:
     """The mean over `dims`, which keep size 1."""
     shape = tuple(1 if d in dims else size for d, size in enumerate(x.shape))
     layout = Buffer("", dtype, shape, contiguous(shape), x.buffer.device)
@@ -152,7 +159,7 @@ def row_mean(
     def divided(ops: Handler, index: Index) -> Term:
         return element(total, ops, index) / count
 
-    return low.pointwise(node, divided, layout, "mean")
+    return RowMean(low.pointwise(node, divided, layout, "mean"), total)
 
 
 def finish(
@@ -204,7 +211,7 @@ def var_mean(
     reduced = dimensions(x, dims)
     dtype = compute_dtype(like.dtype)
 
-    average = row_mean(low, node, x, reduced, dtype)
+    average, sum_of_mean = row_mean(low, node, x, reduced, dtype)
 
     def squared_distance(ops: Handler, index: Index) -> Term:
         distance = element(x, ops, index).to(dtype) - element(average, ops, index)
@@ -215,8 +222,7 @@ def var_mean(
 
     # `split_reductions` must know the mean, and the sum that it was made of.
     if isinstance(last := low.graph.nodes[-1], Reduction):
-        sum_of_mean = low.graph.nodes[-3].buffers[0]
-        last.around = average.buffer, sum_of_mean
+        last.around = average.buffer, sum_of_mean.buffer
 
     lost = 1 if correction is None else correction
     divisor = max(0, math.prod(x.shape[d] for d in reduced) - lost)

@@ -56,14 +56,14 @@ def choose_templates(graph: LoopGraph, codegen: str, schedule: Scheduling) -> Lo
     default, ours = schedule(graph), schedule(with_loops(graph, loops))
     default_peak = peak(default, graph)
     regions = regions_of(default, ours, loops)
+    # What the calls write that do more than compute: they may not run once more, for measuring.
     acting = names_of(node for node in graph.nodes if acts(node))
 
     chosen: dict[Node, list[Node]] = {}
     for call, parts in loops.items():
         region = next(each for each in regions if names_of(parts) <= each)
         ends = ends_of(region, [*default.kernels, *ours.kernels], graph.returned)
-        # What nobody reads is not computed, and what does more than compute is not run for
-        # measuring.
+        # (What nobody reads is not computed at all.)
         if not ends.stores or region & acting:
             continue
 

@@ -96,7 +96,8 @@ class Planner:
                 self.last_use[name] = n
         self.last_use |= dict.fromkeys(graph.returned, len(kernels))
 
-        self.given = inputs_to_update(graph)
+        # What is computed only to be put into an input → that input
+        self.input_for = inputs_to_update(graph)
 
         # The last kernel that may refuse its data. Until it has run, inputs stay as they are: eager
         # may have to start anew.
@@ -173,11 +174,11 @@ class Planner:
         """The input that `new` is for, or an operand that dies here; if only the very element that
         is then written is read."""
         candidates = list(dying)
-        input_buffer = self.given.get(new.name)
+        input_buffer = self.input_for.get(new.name)
         if (
             input_buffer is not None
             and self.may_be_written(n, input_buffer)
-            and is_same_but_for_name(input_buffer, new)
+            and input_buffer.lies_like(new)
         ):
             candidates.insert(0, input_buffer.name)
 
@@ -227,10 +228,6 @@ def inputs_to_update(graph: LoopGraph) -> dict[str, Buffer]:
         if input_buffer is not None and names.count(names[n]) == 1:
             input_for[names[n]] = input_buffer
     return input_for
-
-
-def is_same_but_for_name(one: Buffer, other: Buffer) -> bool:
-    return one.lies_like(other)
 
 
 class Room(NamedTuple):

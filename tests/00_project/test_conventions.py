@@ -188,3 +188,18 @@ def test_the_front_page_names_what_stands_beside_the_rooms(root):
     names = [path.name for path in sorted((root / "course_lib").glob("*.py"))]
     left_out = [f"`{name}`" for name in names if f"`{name}`" not in text]
     assert left_out in ([], ["`__main__.py`"])
+
+
+def test_the_front_page_has_a_row_for_each_room(root):
+    text = (root / "docs" / "index.md").read_text(encoding="utf-8")
+    rooms = [path.parent.name for path in sorted((root / "course_lib").glob("*/__init__.py"))]
+    assert "capture" in rooms and "sizes" in rooms
+    assert [room for room in rooms if f"`{room}/`" not in text] == []
+
+
+def test_the_front_page_names_no_file_that_is_gone(root):
+    text = (root / "docs" / "index.md").read_text(encoding="utf-8")
+    paragraph = text[text.index("Beside the rooms:") :].split("\n\n")[0]
+    names = re.findall(r"`([\w/]+\.py)`", paragraph)
+    assert len(names) > 15
+    assert [name for name in names if not (root / "course_lib" / name).is_file()] == []
