@@ -21,6 +21,8 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 
+from course_lib.languages import phrase
+
 from . import writing
 from .notebooks import CourseError, Lesson, read
 from .written_answers import holds_work
@@ -54,9 +56,18 @@ class Version:
     when: datetime
     why: str
 
+    @property
+    def moment(self) -> str:
+        """When it was kept, by the clock of this machine."""
+        return self.when.astimezone().strftime("%Y-%m-%d %H:%M:%S")
+
+    @property
+    def reason(self) -> str:
+        """Which command kept it, in the learner's language."""
+        return phrase(_BEFORE[self.why]) if self.why in _BEFORE else self.why
+
     def __str__(self) -> str:
-        moment = self.when.astimezone().strftime("%Y-%m-%d %H:%M:%S")
-        return f"{self.number}  {moment}  {_BEFORE.get(self.why, self.why)}"
+        return f"{self.number}  {self.moment}  {self.reason}"
 
 
 def folder(lesson: Lesson) -> Path:
@@ -158,7 +169,12 @@ def _chosen(lesson: Lesson, number: int | None, now: writing.Seen) -> Version:
         chosen = [version for version in kept_versions if version.number == number]
         if not chosen:
             raise CourseError(
-                f"There is no version {number} of {lesson}: `course undo {lesson.number} --list` shows all."
+                phrase(
+                    "There is no version {version} of {lesson}: `course undo {n} --list` shows all.",
+                    version=number,
+                    lesson=lesson,
+                    n=lesson.number,
+                )
             )
         return chosen[0]
 
@@ -172,7 +188,10 @@ def _chosen(lesson: Lesson, number: int | None, now: writing.Seen) -> Version:
     for version in steps or other:
         return version
     raise CourseError(
-        f"There is nothing to undo: no command has changed {lesson.shown(lesson.copy)}."
+        phrase(
+            "There is nothing to undo: no command has changed {copy}.",
+            copy=lesson.shown(lesson.copy),
+        )
     )
 
 

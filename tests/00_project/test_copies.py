@@ -150,6 +150,16 @@ def test_undo_brings_back_a_copy_that_was_deleted(copied, capsys):
     assert main(["undo", "1"]) == 0 and copied.copy.read_bytes() == before
 
 
+def test_undo_and_feedback_speak_the_learners_language(copied, capsys, monkeypatch):
+    history.keep_now(copied, "check")
+    copied.copy.unlink()
+    monkeypatch.setenv("COURSE_LANGUAGE", "zh")
+    assert main(["undo", "1"]) == 0
+    said = capsys.readouterr().out
+    assert "恢复成了`course check` 评分时的样子" in said and "is again" not in said
+    assert main(["feedback", "1"]) == 0 and "哪一节或哪个练习：" in capsys.readouterr().out
+
+
 def test_with_nothing_kept_undo_is_one_sentence(copied, capsys):
     assert main(["undo", "1"]) == 2 and "There is nothing to undo" in capsys.readouterr().err
     assert main(["undo", "1", "--to", "7"]) == 2 and "no version 7" in capsys.readouterr().err

@@ -222,10 +222,12 @@ def certificate(args: argparse.Namespace) -> int:
     from course_lib.grading.pages import certificate_page, save, statement
     from course_lib.grading.progress import progress
 
+    root = find_root()
+    speak_as_the_copies(root)
     today = datetime.now(UTC).date()
-    certificate_statement = statement(progress(find_root()), args.name, today)
-    print(f"written: {save(args.page, certificate_page(certificate_statement))}")
-    print("A teacher can sign it: `course certify`.")
+    certificate_statement = statement(progress(root), args.name, today)
+    print(phrase("written: {page}", page=save(args.page, certificate_page(certificate_statement))))
+    print(phrase("A teacher can sign it: `course certify`."))
     return 0
 
 
@@ -239,18 +241,24 @@ def feedback(args: argparse.Namespace) -> int:
     from course_lib.grading.notebooks import find_lesson, find_root
 
     root = find_root()
+    speak_as_the_copies(root)
     lesson = find_lesson(root, args.lesson)
-    print(f"Lesson: {lesson.name}")
-    print(
-        f"Versions: course_lib {__version__}, torch {version('torch')}, Python {platform.python_version()}"
+    versions = (
+        f"course_lib {__version__}, torch {version('torch')}, Python {platform.python_version()}"
     )
-    print(f"System: {platform.system()} {platform.machine()}")
-    print("Section or exercise: ")
-    print("What I expected: ")
-    print("What I saw (the whole message, or a picture): ")
+    print(phrase("Lesson: {lesson}", lesson=lesson.name))
+    print(phrase("Versions: {versions}", versions=versions))
+    print(phrase("System: {system}", system=f"{platform.system()} {platform.machine()}"))
+    print(phrase("Section or exercise:"), "")
+    print(phrase("What I expected:"), "")
+    print(phrase("What I saw (the whole message, or a picture):"), "")
     print()
-    print("Fill this in and send it to your teacher, or as an issue to where your clone came from:")
-    print("`git remote get-url origin` says where that is.")
+    print(
+        phrase(
+            "Fill this in and send it to your teacher, or as an issue to where your clone came from:"
+        )
+    )
+    print(phrase("`git remote get-url origin` says where that is."))
     return 0
 
 
@@ -326,7 +334,7 @@ def start_in(folder: Path) -> int:
     for lesson in lessons(folder.resolve()):
         copies.start(lesson)
 
-    print(f"Your copies of the exercises are in {folder / 'work'}. Begin there:")
+    print(phrase("Your copies of the exercises are in {work}. Begin there:", work=folder / "work"))
     print(f"    cd {folder} && jupyter lab notebooks/00_start_here.ipynb")
     return 0
 
@@ -421,23 +429,35 @@ def undo(args: argparse.Namespace) -> int:
     from course_lib.grading import history
     from course_lib.grading.notebooks import find_lesson, find_root
 
-    lesson = find_lesson(find_root(), args.lesson)
+    root = find_root()
+    speak_as_the_copies(root)
+    lesson = find_lesson(root, args.lesson)
     if args.list:
         version_lines = [str(version) for version in history.versions(lesson)]
-        print("\n".join(version_lines) or "nothing is kept yet")
+        print("\n".join(version_lines) or phrase("nothing is kept yet"))
         return 0
 
     version = history.undo(lesson, args.to)
-    number, moment, reason = str(version).split("  ")
-    place = lesson.shown(lesson.copy)
-    print(f"{place} is again as it was {reason} ({moment}, version {number}).")
-    print("    If it is open in JupyterLab: File > Reload Notebook from Disk.")
-    print(f"    `course undo {lesson.number}` again takes this back.")
-    saves = history.saves_after(lesson, version)
-    if saves:
-        print(
-            f"    JupyterLab's saves since then are kept, too ({saves}): `course undo {lesson.number} --list`."
+    again = phrase(
+        "{copy} is again as it was {reason} ({moment}, version {version}).",
+        copy=lesson.shown(lesson.copy),
+        reason=version.reason,
+        moment=version.moment,
+        version=version.number,
+    )
+    more = [
+        phrase("If it is open in JupyterLab: File > Reload Notebook from Disk."),
+        phrase("`course undo {n}` again takes this back.", n=lesson.number),
+    ]
+    if saves := history.saves_after(lesson, version):
+        more.append(
+            phrase(
+                "JupyterLab's saves since then are kept, too ({saves}): `course undo {n} --list`.",
+                saves=saves,
+                n=lesson.number,
+            )
         )
+    print("\n    ".join([again, *more]))
     return 0
 
 
@@ -450,6 +470,7 @@ def join(args: argparse.Namespace) -> int:
     from course_lib.grading.progress import progress, start_at
 
     root = find_root()
+    speak_as_the_copies(root)
     lesson = find_lesson(root, args.lesson)
     print(start(lesson))
 
@@ -481,11 +502,14 @@ def assemble(args: argparse.Namespace) -> int:
     page = args.page
     if page and (page.is_dir() or not page.parent.is_dir()):
         raise CourseError(
-            f"the page cannot be written to {page}: name a file in a folder that exists"
+            phrase(
+                "the page cannot be written to {page}: name a file in a folder that exists",
+                page=page,
+            )
         )
 
     assembly = assemble(args.folder)
     print(assembly)
     if page:
-        print(f"written: {assembly.save(page, args.name)}")
+        print(phrase("written: {page}", page=assembly.save(page, args.name)))
     return 0
