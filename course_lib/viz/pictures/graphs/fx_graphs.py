@@ -33,9 +33,11 @@ from course_lib.viz.kit.style import (
     plural,
     short_types,
 )
-from course_lib.viz.kit.svg import RIM, least_width, text_width
+from course_lib.viz.kit.svg import least_width, text_width
 from course_lib.viz.kit.tables import columns, html_table
 from course_lib.viz.kit.user_lines import CALLED, OURS
+
+from .frame_names import names_last
 
 FOLD_PARAMETERS_FROM = 8
 """With more parameters than this, they are lines in the boxes that read them rather than boxes of
@@ -420,7 +422,7 @@ def themed(svg: str, alt: str, tips: dict[str, str]) -> str:
     svg = re.sub(r'(fill|stroke)="black"', r'\1="currentColor"', svg)
     svg = re.sub(r"<text\b", '<text fill="currentColor"', svg)
     svg = re.sub(r'<g class="node.*?</g>', second_lines, svg, flags=re.S)
-    svg = labels_last(svg)
+    svg = names_last(svg)
     lines = {colour.lower(): ink(stage, 80) for stage, colour in COLOURS.items()}
 
     def line(match: re.Match[str]) -> str:
@@ -450,20 +452,3 @@ def second_lines(node: re.Match[str]) -> str:
         for line in rest[1:]
     ]
     return "<text".join([first, *rest])
-
-
-def labels_last(svg: str) -> str:
-    """The names of the frames, moved to the end: painted over the edges, with a rim in the colour
-    of the page."""
-    rim = f' style="{RIM}"'
-    labels: list[str] = []
-
-    def take(cluster: re.Match[str]) -> str:
-        labels.extend(
-            line.replace("<text", f"<text{rim}", 1)
-            for line in re.findall(r"<text.*?</text>", cluster[0], flags=re.S)
-        )
-        return re.sub(r"<text.*?</text>\s*", "", cluster[0], flags=re.S)
-
-    svg = re.sub(r'<g class="cluster.*?</g>', take, svg, flags=re.S)
-    return re.sub(r"</g>\s*</svg>\s*$", "\n".join([*labels, "</g></svg>"]), svg)
