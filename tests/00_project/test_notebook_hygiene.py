@@ -48,6 +48,12 @@ def complaints(nb) -> list[str]:
         for name in named
         if not any((place / name).exists() for place in PLACES)
     ]
+    if not graded_cells(nb):
+        said += [
+            f"{_head(cell)}: does not fit beside a side bar ({MAX_CODE_LINES} lines at most): make two cells"
+            for cell in code
+            if len(cell.source.splitlines()) > MAX_CODE_LINES and not _is_folded(cell)
+        ]
     waived = [cell for cell in live if "nbval-ignore-output" in tags(cell)]
     if len(waived) > max(2, len(live) // 8):
         said.append(f"{len(waived)} of {len(live)} cells waive the comparison of their outputs")
@@ -87,7 +93,7 @@ def _about_cell(cell) -> list[str]:
         ),
         "its source answers the question: fold it (jupyter.source_hidden)": "viz.Predict("
         in cell.source
-        and not cell.metadata.get("jupyter", {}).get("source_hidden"),
+        and not _is_folded(cell),
         "marks are metadata tags, not comments": "NBVAL_" in cell.source,
         "interact() and Output widgets hang when nobody watches": bool(
             INTERACTIVE.search(cell.source)
@@ -102,6 +108,10 @@ def _about_cell(cell) -> list[str]:
         ),
     }
     return [what for what, is_wrong in wrong.items() if is_wrong]
+
+
+def _is_folded(cell) -> bool:
+    return bool(cell.metadata.get("jupyter", {}).get("source_hidden"))
 
 
 def _head(cell) -> str:
