@@ -22,7 +22,14 @@ from course_lib.autograd.again import Again
 from course_lib.autograd.gradients import Gradients, Program, once_only
 from course_lib.autograd.partition import Partition
 from course_lib.autograd.result_hooks import CANNOT, Watched, hooks_by_value, keep_hooks, watched
-from course_lib.autograd.signature import Result, Signature, Update, results_in_call, write
+from course_lib.autograd.signature import (
+    Result,
+    Signature,
+    Update,
+    made_of,
+    results_in_call,
+    write,
+)
 from course_lib.failing import may_fail
 
 OP_BY_OP = "the graph runs operation by operation"
@@ -116,7 +123,7 @@ def finished(
             graph(*inputs) if shown is None else dict(zip(shown, graph(*inputs), strict=True))
         )
         write(loud, inputs, values)
-        return tuple(result.made_of(inputs, values) for result in results_of(inputs))
+        return tuple(made_of(result, inputs, values) for result in results_of(inputs))
 
     return run
 

@@ -21,6 +21,10 @@ SeenBy = Literal["autograd", "version", "nobody"]
 the tensor's version number (a write under `no_grad`). "nobody": it was a write to `x.data`."""
 
 
+OF_SEVERAL = {"SplitBackward0", "SplitWithSizesBackward0", "UnbindBackward0"}
+"""Autograd's nodes for operations that give several views: `chunk`, `split`, `unbind`."""
+
+
 class Layout(NamedTuple):
     """How a view lies in its base: sizes, strides, and elements after the base's first."""
 
@@ -43,6 +47,8 @@ class Result:
     # What the view does to the numbers that lie in its base. (Rare, so it is not printed)
     conjugates: bool = field(default=False, repr=False)
     negates: bool = field(default=False, repr=False)
+    # Is it one of several views that an operation gave (`chunk`)? Nobody may write to it then
+    is_one_of_several: bool = field(default=False, repr=False)
 
     def in_sizes(self) -> "Result":
         """This result, with the numbers of its layout as `sizes.Size`s."""
@@ -67,6 +73,14 @@ class Result:
             if self.conjugates:
                 base = base.conj()
             return torch._neg_view(base) if self.negates else base
+
+
+def made_of(result: Result, inputs: Values, values: Values) -> Any:
+    """The result, made of inputs of the program and values of the graph; one of several views is
+    such a view for autograd, too."""
+    tensor = result.made_of(inputs, values)
+    # `unbind` gives several views, even if there is one only
+    return tensor.unsqueeze(0).unbind()[0] if result.is_one_of_several else tensor
 
 
 @dataclass(frozen=True)
@@ -272,6 +286,7 @@ class Describing:
             tensor.requires_grad,
             conjugates=part.is_conj() != base.is_conj(),
             negates=part.is_neg() != base.is_neg(),
+            is_one_of_several=tensor.requires_grad and is_one_of_several(tensor, owner.tensor),
         )
 
     def new_owner(self, tensor: torch.Tensor) -> Owner:
@@ -343,13 +358,34 @@ def is_known_view(tensor: torch.Tensor, base: torch.Tensor) -> bool:
     """True if autograd knows `tensor` as a view of `base`, and no `autograd.Function` of the user
     lies between them."""
     of_user = torch.autograd.function.BackwardCFunction
-    function, wanted = tensor.grad_fn, base.grad_fn
-    while function not in (None, wanted) and not isinstance(function, of_user):
-        earlier = [node for node, _ in function.next_functions if node is not None]
-        function = earlier[0] if earlier else None
-
     root = base if base._base is None else base._base
-    return tensor.grad_fn is not None and function is wanted and tensor._base is root
+    if tensor.grad_fn is None or tensor._base is not root:
+        return False
+
+    nodes = nodes_between(tensor, base)
+    reaches_base = not nodes or next_of(nodes[-1]) is base.grad_fn
+    return reaches_base and not any(isinstance(node, of_user) for node in nodes)
+
+
+def is_one_of_several(tensor: torch.Tensor, base: torch.Tensor) -> bool:
+    """Did `chunk` or its like give `tensor`, or what it is a view of? Autograd lets nobody write to
+    such views."""
+    return any(node.name() in OF_SEVERAL for node in nodes_between(tensor, base))
+
+
+def nodes_between(tensor: torch.Tensor, base: torch.Tensor) -> list[Any]:
+    """Autograd's nodes from `tensor` back to `base`, without that of `base`."""
+    nodes = []
+    node = tensor.grad_fn
+    while node is not None and node is not base.grad_fn:
+        nodes.append(node)
+        node = next_of(node)
+    return nodes
+
+
+def next_of(node: Any) -> Any:
+    """The node that a view's gradient flows to."""
+    return next((earlier for earlier, _ in node.next_functions if earlier is not None), None)
 
 
 class Form(NamedTuple):

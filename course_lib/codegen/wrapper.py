@@ -14,6 +14,7 @@ In PyTorch: `torch/_inductor/codegen/wrapper.py`, `PythonWrapperCodegen`.
 
 import math
 from collections.abc import Mapping, Sequence
+from keyword import iskeyword
 from typing import Any, NamedTuple
 
 import sympy
@@ -368,8 +369,11 @@ class Wrapper:
             return QUICK[op.name()]
 
         namespace, _, _ = op.name().partition("::")
-        path = f"{namespace}.{op.overloadpacket.__name__}.{op._overloadname}"
-        return path if namespace == "aten" else f"torch.ops.{path}"
+        path = f"{namespace}.{op.overloadpacket.__name__}"
+        packet = path if namespace == "aten" else f"torch.ops.{path}"
+        overload = op._overloadname
+        # `aten.random.from` is no Python
+        return f"getattr({packet}, {overload!r})" if iskeyword(overload) else f"{packet}.{overload}"
 
     def value(self, value: Any) -> str:
         """An argument or a result as source."""

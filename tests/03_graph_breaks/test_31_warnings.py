@@ -378,6 +378,11 @@ def reads_grad_that_is_retained(x):
     return y, y.grad
 
 
+def asks_for_grad(x):
+    y = x * 2
+    return hasattr(y, "grad"), getattr(y, "grad", 1), hasattr(x, "grad"), y
+
+
 def breaks_without_reading(x):
     y = x * 2
     print(end="")
@@ -387,7 +392,13 @@ def breaks_without_reading(x):
 @pytest.mark.parametrize("action", ["always", "default", "error"])
 @pytest.mark.parametrize(
     "program",
-    [reads_grad, reads_grad_behind_a_break, reads_grad_that_is_retained, breaks_without_reading],
+    [
+        reads_grad,
+        reads_grad_behind_a_break,
+        reads_grad_that_is_retained,
+        asks_for_grad,
+        breaks_without_reading,
+    ],
 )
 def test_only_the_program_is_warned_of_a_gradient_of_no_leaf(program, action, monkeypatch):
     """Neither guards, nor capture, nor a recording asks for `.grad` so that it is seen."""
@@ -411,3 +422,19 @@ def test_only_the_program_is_warned_of_a_gradient_of_no_leaf(program, action, mo
         assert shown_by(cl.compile(program, backend="eager")) == expected
     finally:
         torch.set_warn_always(False)
+
+
+@pytest.mark.parametrize("name", ["imag", "mT", "H", "T", "grad", "__cuda_array_interface__"])
+def test_hasattr_of_a_tensor_reads_what_raises_in_eager(name):
+    def program(x):
+        return hasattr(x, name), x + 1
+
+    for x in (torch.ones(2), torch.ones(2, 2), torch.ones(2, 2, 2), torch.ones(2) * 1j):
+        assert outcome_of(cl.compile(program, backend="eager"), x) == outcome_of(program, x)
+
+
+def outcome_of(function, x):
+    try:
+        return str(function(x))
+    except RuntimeError as error:
+        return str(error)

@@ -138,12 +138,21 @@ def get_attribute(it: Machine, value: Any, name: str, *default: Any) -> Any:
     return default[0]
 
 
+NOTICED = {"grad", "imag", "H", "mH", "mT", "T"}
+"""Attributes of tensors that `hasattr` has to read: they warn, or raise other than
+AttributeError."""
+OF_CUDA = "__cuda_array_interface__"
+"""The one attribute of torch.Tensor that a tensor on a CPU does not have."""
+
+
 @handles(hasattr)
 def has_attribute(it: Machine, value: Any, name: str) -> bool:
     """`hasattr(value, name)`"""
-    # Every attribute of torch.Tensor is there. It is not read: that may need the tensor's data.
+    # Every attribute of torch.Tensor is there. Most are not read: that may need the tensor's data.
     if is_a(value, torch.Tensor) and hasattr(torch.Tensor, name):
-        return True
+        if name in NOTICED:
+            attributes.get(it, value, name)
+        return name != OF_CUDA or value.is_cuda
     return get_attribute(it, value, name, MISSING) is not MISSING
 
 

@@ -14,6 +14,7 @@ A reader of lesson 02 and 03 may skip this folder. In PyTorch: the long tail of
     loaded_modules.py      `sys.modules`
     loops_over_time.py     `nn.RNN`, `nn.GRU`: torch writes them out step by step
     looking.py             `locals`, `globals`, frames, threads, `dir`, `pickle` of constants
+    missing_kernels.py     dtypes for which eager has no kernel
     names_one_by_one.py    what `globals()` and `sys.modules` have in common
     norms_of_fakes.py      the shape of a norm, where torch infers a wrong one
     numpy.py               NumPy's functions and numbers, its arrays from outside; what computes
@@ -48,6 +49,7 @@ from course_lib.capture.corners import (
     loaded_modules,
     looking,
     loops_over_time,
+    missing_kernels,
     norms_of_fakes,
     numpy,
     optimizers,
@@ -79,6 +81,7 @@ __all__ = [
     "loaded_modules",
     "looking",
     "loops_over_time",
+    "missing_kernels",
     "numpy",
     "optimizers",
     "own_generator",

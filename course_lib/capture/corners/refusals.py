@@ -36,13 +36,17 @@ DIMENSION_AT = {
 }
 """Functions that take any dimension on fakes: which argument it is, where it has no name."""
 DIVIDED_BY_ZERO = "ZeroDivisionError"
-"""Kernels for integers raise RuntimeError with this word."""
+"""Kernels for integers raise RuntimeError with this word alone."""
 NO_NUMBER, BOOL, INTEGER, FLOAT, COMPLEX = range(5)
 KINDS = {bool: BOOL, int: INTEGER, float: FLOAT, complex: COMPLEX}
 """Kinds of numbers, the smaller ones first (torch calls them categories of dtypes)."""
 LARGE = 10**6
 """Elements: with more, an operation is too slow to be run only to see if it is refused."""
 
+WITH_RULES_FOR_NUMBERS = {"celu", "smooth_l1_loss"}
+"""Functions that refuse some numbers (`alpha=0`), where what they are made of does not."""
+WITH_A_SLOPE = {"leaky_relu_", "elu_", "celu_", "rrelu_"}
+"""Activations in place, whose slope on the left may be negative."""
 MAXIMA = {"max", "min", "median", "nanmedian", "mode"}
 """Reductions that have no result where there is nothing to reduce, and whose fakes do not look.
 (`amax`, `argmax`, `kthvalue` and `logsumexp` have fakes that do, or a result.)"""
@@ -57,6 +61,7 @@ def listen(
     leaves = tree_leaves((args, kwargs))
     tensors = [leaf for leaf in leaves if isinstance(leaf, torch.Tensor)]
     if not tensors:
+        refuse_value_of_new_tensor(function, args, kwargs, result)
         return
     keep_from_nothing(function, args, kwargs)
     if not all(map(is_plain, tensors)) or symbols_of_data((args, kwargs, result)):
@@ -73,9 +78,48 @@ def listen(
         or other_kind(written_tensors, leaves)
         or reads_nothing(function, tensors)
         or out_of_range(name_of(function), tensors[0], args, kwargs)
+        or (has_complex(leaves) and not any(map(torch.is_complex, results)))
+        or name_of(function).strip("_") in WITH_RULES_FOR_NUMBERS
     )
     if suspicious and sum(map(elements, tensors)) <= LARGE:
         rehearse(function, args, kwargs)
+    refuse_large_integer(function, leaves, tensors)
+    refuse_negative_slope(name_of(function), leaves, tensors)
+
+
+def refuse_value_of_new_tensor(
+    function: Any, args: Any, kwargs: dict[str, Any], result: Any
+) -> None:
+    """Rehearse `torch.full((2,), 300, dtype=torch.uint8)`, and what else makes a tensor of a number
+    that its dtype cannot hold."""
+    if not isinstance(result, torch.Tensor) or not is_plain(result) or not is_torchs(function):
+        return
+    numbers = tree_leaves((args, kwargs))
+    wrong_kind = has_complex(numbers) and not result.is_complex()
+    if (wrong_kind or too_large(numbers, [result])) and elements(result) <= LARGE:
+        rehearse(function, args, kwargs)
+
+
+def has_complex(leaves: list[Any]) -> bool:
+    """Is there a complex number among the arguments?"""
+    return any(type(leaf) is complex for leaf in leaves)
+
+
+def refuse_negative_slope(name: str, leaves: list[Any], tensors: list[torch.Tensor]) -> None:
+    """Eager cannot tell from the result of `leaky_relu_(x, -1)` what `x` was, so its backward
+    raises."""
+    has_negative = any(type(leaf) in (int, float) and leaf < 0 for leaf in leaves)
+    if name in WITH_A_SLOPE and has_negative and any(tensor.requires_grad for tensor in tensors):
+        raise Unsupported(f"{name} has a negative slope", "its backward raises in eager")
+
+
+def refuse_large_integer(function: Any, leaves: list[Any], tensors: list[torch.Tensor]) -> None:
+    """Integers from 2**63 on are no numbers of a graph, where eager computes with them: beside
+    tensors of integers it takes them for unsigned ones of 64 bits."""
+    has_floating = any(map(torch.is_floating_point, tensors)) or any(map(torch.is_complex, tensors))
+    is_large = any(type(leaf) is int and not -(2**63) <= leaf < 2**63 for leaf in leaves)
+    if is_large and not has_floating:
+        raise Unsupported(f"{name_of(function)} is given an integer of more than 64 bits")
 
 
 def rehearse(function: Any, args: Any, kwargs: dict[str, Any]) -> None:
@@ -88,7 +132,7 @@ def rehearse(function: Any, args: Any, kwargs: dict[str, Any]) -> None:
             function(*real_args, **real_kwargs)
     except Exception as error:
         # Zeros stand for the data here. This error is about them, not about the arguments
-        if DIVIDED_BY_ZERO in str(error):
+        if str(error).splitlines()[:1] == [DIVIDED_BY_ZERO]:
             return
         why = f"eager refuses these arguments of {name_of(function)}: {str(error).splitlines()[0]}"
         raise Unsupported(why, "it raises in eager too") from None

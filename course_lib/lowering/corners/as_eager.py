@@ -41,6 +41,16 @@ def bernoulli_(x: Tensor, p: float = 0.5, **generator: Any) -> Any:
     return x.copy_(aten.bernoulli.Tensor(x, torch.tensor(p, dtype=torch.float64), **generator))
 
 
+@decomposes(getattr(aten.random, "from"))
+def random_from(x: Tensor, low: int, high: int | None, **generator: Any) -> Any:
+    """This overload is named by a word of Python's, so torch.fx cannot print its call.
+
+    `randint_like` draws the same numbers in the same order."""
+    if high is None or generator.get("generator") is not None:
+        return NotImplemented
+    return aten.randint_like.low_dtype(x, low, high)
+
+
 @decomposes(aten.pow.Tensor_Scalar)
 def power(x: Tensor, y: Any) -> Any:
     """A bool to the power of a bool is a bool, where torch's fake tensors take the result for
