@@ -22,14 +22,7 @@ from course_lib.autograd.again import Again
 from course_lib.autograd.gradients import Gradients, Program, once_only
 from course_lib.autograd.partition import Partition
 from course_lib.autograd.result_hooks import CANNOT, Watched, hooks_by_value, keep_hooks, watched
-from course_lib.autograd.signature import (
-    Result,
-    Signature,
-    Update,
-    made_of,
-    results_in_call,
-    write,
-)
+from course_lib.autograd.signature import Result, Signature, Update, made_of, results_in_call, write
 from course_lib.failing import may_fail
 
 OP_BY_OP = "the graph runs operation by operation"
