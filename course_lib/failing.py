@@ -40,6 +40,7 @@ RANDOM |= set(
 """Words in the names of operators that draw random numbers, or may (attention has dropout)."""
 WHILE_COMPILING = "_course_while_compiling"  # An attribute of errors that compiling itself raised
 BY_INDEX = ("getitem", "setitem")
+"""Operators that refuse an index out of range. Only an index that is data may be so."""
 
 
 def may_fail(node: fx.Node) -> bool:

@@ -31,6 +31,7 @@ from course_lib import config, events
 PATIENCE = 64
 SHARE = 4
 LATER = 4096
+"""The three numbers of "leaving" above, in calls."""
 
 HINT = "Make what changes a tensor, or raise cl.config.recompile_limit and call cl.reset()"
 

@@ -34,6 +34,7 @@ FEW = 20
 ROUNDS = 2
 LENGTH = 32
 LOSES = 1.15
+"""The numbers of the table above."""
 
 clock = time.thread_time
 """Processor time of this thread in seconds: other programs on the machine do not count."""

@@ -49,6 +49,7 @@ IMPORT = "<frozen importlib._bootstrap>", "_find_and_load"
 """The file and the name of Python's function below which a module is imported: it runs the module's
 code."""
 LIBRARIES = tuple(folder_of(path) for path in (torch.__file__, np.__file__, __file__))
+"""Folders whose code is not captured, but for `FOLLOWED`."""
 WRITTEN = ("<frozen ", "<course_lib ")
 """How the file names of code begin that has no file: Python's frozen modules, and code that this
 library writes."""

@@ -27,7 +27,8 @@ from course_lib.bench.measure import human_time
 from course_lib.bench.report import columns
 
 CACHES = ("COURSE_CACHE", "TORCHINDUCTOR_CACHE_DIR", "TRITON_CACHE_DIR")
-TIMEOUT = 600
+"""Variables of the environment that say where built code lies on disk."""
+TIMEOUT = 600  # Seconds that one process may take
 SITUATIONS = ("nothing on disk", "others before", "the same before")
 SMALL = "x * 2 + y"
 """What is compiled before, where something is."""

@@ -32,6 +32,7 @@ half = functools.partial(torch.randn, device="cuda", dtype=torch.float16)
 DEFAULT = ("default",)
 GRAPHS = ("default", "reduce-overhead")
 ALL = ("default", "reduce-overhead", "max-autotune")
+"""Modes in which a case is compiled: one, those with CUDA graphs, all."""
 
 
 @dataclass(frozen=True)

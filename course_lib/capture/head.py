@@ -343,7 +343,8 @@ class HeadBuilder(Rebuilder):
 
         if anew or added:
             items_to_write = items if anew else added
-            self.put(self.fetch(known), base, type(now) is base, items_to_write, anew)
+            is_of_base = type(now) is base
+            self.put(self.fetch(known), base, own=is_of_base, items=items_to_write, anew=anew)
 
     def attribute_effect(self, known: Known, before: dict[str, Any]) -> None:
         """What an instance, or a cell, has by each name."""

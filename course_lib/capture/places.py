@@ -22,6 +22,7 @@ SENTINELS = tuple(
     type(getattr(dataclasses, name))
     for name in "MISSING _FIELD _FIELD_CLASSVAR _HAS_DEFAULT_FACTORY".split()
 )
+"""The types of the marks with which dataclasses say "no default", and the like."""
 STATIC = (types.FunctionType, types.BuiltinFunctionType, types.ModuleType, type, enum.Enum)
 """Classes whose instances, and those of subclasses, stand for themselves."""
 STATIC_TYPES = {

@@ -280,9 +280,9 @@ def write_bare_instance(head: Rebuilder, value: Any) -> str:
 
     name = head.assign(f"{head.name_for(base)}.__new__({class_name})", value)
     if base in MAPPINGS:
-        head.put(name, base, False, dict(base.items(value)))
+        head.put(name, base, own=False, items=dict(base.items(value)))
     elif base is not object:
-        head.put(name, base, False, list(base.__iter__(value)))
+        head.put(name, base, own=False, items=list(base.__iter__(value)))
     return name
 
 

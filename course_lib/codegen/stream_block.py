@@ -82,7 +82,9 @@ class BlockOps(LookingOps):
         for scores in self.stream.scores:
             dtype = self.plan.dtype_of_product(scores)
             depth = self.depths[scores.right.columns.size]
-            keys = self.write_loaded("keys", self.operand(scores.right, True, depth), dtype)
+            keys = self.write_loaded(
+                "keys", self.operand(scores.right, down=True, depth=depth), dtype
+            )
             name = self.unique("scores")
             text = self.dot(self.queries[scores.leaf], f"tl.trans({keys})", "", dtype)
             self.line(f"{name} = {text}")
@@ -183,7 +185,7 @@ class BlockOps(LookingOps):
         """The totals of one end take in the block."""
         dtype = self.plan.dtype_of_last(end)
         weights = [self.weight(trees, core, is_ragged) for core in end.split.cores]
-        operand = self.operand(end.values, True, self.symbol_of(end))
+        operand = self.operand(end.values, down=True, depth=self.symbol_of(end))
         values = self.write_loaded("values", operand, dtype)
         totals = zip(self.totals[end], weights, end.split.powers, strict=True)
         for total, weight, powers in totals:

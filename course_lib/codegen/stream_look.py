@@ -89,6 +89,7 @@ class LookingOps(StreamedOps):
         """The lines that look at each of the values, and at numbers of each column. Gives the trees
         of what they look at."""
         loops = {end.values.columns.size: end.values.columns for end in self.stream.ends}
+        # Values of several widths stand in one kernel: each width has a symbol of its own.
         if len(loops) > 1:
             loops = {size: self.renamed(loop) for size, loop in loops.items()}
         for loop in loops.values():
@@ -97,7 +98,8 @@ class LookingOps(StreamedOps):
         flags: list[str] = []
         trees: list[Expr] = []
         for end in self.stream.ends:
-            operand = self.operand(end.values, True, loops[end.values.columns.size].symbol)
+            along_row = loops[end.values.columns.size].symbol
+            operand = self.operand(end.values, down=True, depth=along_row)
             if operand.tree in trees:
                 continue
             trees.append(operand.tree)

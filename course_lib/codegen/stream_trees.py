@@ -32,7 +32,9 @@ LOG2_E = math.log2(math.e)
 # Positions up to here are computed in 32 bits
 SMALL = 2**30
 INTEGERS = (torch.int32, torch.int64)
+# Operations with which a mask computes on positions (`i - j`)
 OF_POSITIONS = frozenset("add sub mul neg abs minimum maximum".split())
+# Operations whose value is of the matrix of scores: another one for each row and column
 OF_SCORES = frozenset(("scores", RUNNING, "exponential", "power_of_two", "total"))
 COMPARISONS = frozenset("lt le gt ge eq ne".split())
 # Nearly the largest float32, and what a sum of products of halves can be

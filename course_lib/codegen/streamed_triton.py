@@ -42,6 +42,7 @@ from course_lib.scheduling.stream_nodes import OfRow, Streamed
 
 NAMES = """program matrix block first last free_from free_to n0 place finite shown is_finite
     turn is_empty begin end columns_down rows_are_finite""".split()
+"""Names that the text of a kernel has anyway: no value gets one of them."""
 
 
 @dataclass(frozen=True)
@@ -178,7 +179,8 @@ class StreamedTriton(BlockOps):
         self.write_widths()
 
         for scores in self.stream.scores:
-            operand = self.operand(scores.left, False, self.depths[scores.left.columns.size])
+            depth = self.depths[scores.left.columns.size]
+            operand = self.operand(scores.left, down=False, depth=depth)
             self.queries[scores.leaf] = self.write_operand(
                 "queries", operand, self.plan.dtype_of_product(scores)
             )

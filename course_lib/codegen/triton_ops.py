@@ -59,7 +59,9 @@ HELPERS = {
 NARROW, WIDENS = (torch.uint8, torch.int8, torch.int16), ("maximum", "minimum", "where")
 TL = "exp exp2 log log2 rsqrt sin cos erf sigmoid floor ceil abs maximum minimum sqrt where".split()
 LIBDEVICE = "expm1 log10 log1p tan asin acos atan sinh cosh tanh asinh acosh atanh erfc pow atan2 fmod trunc".split()
+"""Operations that have a function of their own name in `tl`, and in `libdevice`."""
 KEEPS_NAN = ", propagate_nan=tl.PropagateNan.ALL"
+"""An argument of `tl.maximum` and `tl.minimum`: by themselves they drop a NaN, unlike eager's."""
 
 COMPARISON = 5  # How tightly `a < b` binds in Python (see `printer.ATOM`)
 RULES: dict[str, str | Spelling] = {

@@ -34,6 +34,7 @@ FIRST_BYTE = 128
 MORE_FOLLOW = 64
 """This bit marks a byte of a number that has more."""
 LOW_BITS = 63
+"""The six bits of such a byte that hold a part of the number."""
 
 
 def instruction(name: str, arg: int = 0) -> bytes:

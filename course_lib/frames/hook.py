@@ -283,7 +283,9 @@ mark: Callable[[CodeType, int], None] = getattr(_framehook, "mark", answer_nothi
 marked: Callable[[CodeType], int] = getattr(_framehook, "marked", answer_nothing)
 """`marked(code)`: the sort that it was marked as, or 0."""
 WRAPPER: int = getattr(_framehook, "WRAPPER", 1)
+"""A sort of code: the library's own, between the frames of the program."""
 HEAD: int = getattr(_framehook, "HEAD", 2)
+"""A sort of code: a head, which runs in the place of a frame of the program."""
 AS_IT_IS: object = getattr(_framehook, "AS_IT_IS", object())
 """What a head returns to let the frame run after all, with nobody watching."""
 number: Callable[[CodeType], int] = getattr(_framehook, "number", id)

@@ -220,7 +220,9 @@ going_on.add(number(resume.__code__))
 # ---- which variables the rest of a function needs ------------------------------------------------
 
 READS = ("LOAD_FAST", "DELETE_FAST", "LOAD_FAST_AND_CLEAR", "MAKE_CELL")
+"""Instructions that need the value of a local variable."""
 WRITES = ("STORE_FAST", "DELETE_FAST")
+"""Instructions behind which the value from before is gone."""
 ENDS = ("JUMP", "RETURN_VALUE", "RERAISE", "RAISE_VARARGS")
 """The instruction after one of these is reached from elsewhere only."""
 

@@ -140,7 +140,8 @@ def suspected(table: Table, watch: Watch) -> Any:
     only_writes = np.logical_and.reduceat(table.writes, start)
     is_harmless = only_writes & all_equal(table.value)
 
-    # Lanes of one program race where they write; different programs where one of them does
+    # Somebody writes to each address of the table. If two programs come there, that is a race. The
+    # lanes of a single program race only if all of them write: it may read what it then writes.
     has_two_programs = ~all_equal(table.program)
     has_several_rows = np.r_[start[1:], size] - start > 1
     return np.flatnonzero(has_several_rows & ~is_harmless & (has_two_programs | only_writes))

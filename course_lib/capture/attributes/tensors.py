@@ -31,6 +31,7 @@ SETTLED = set(
 )
 """Attributes of a tensor that its guard settles, and those that are operations."""
 OF_AUTOGRAD = ("grad", "grad_fn", "is_leaf")
+"""Attributes that autograd sets: the real tensor is asked, not its fake."""
 ASSIGNED: dict[str, Callable[[Machine, torch.Tensor, Any], None]] = {}
 """Attributes of torch's own tensors that a program may set, and how (`corners/tensors.py`)."""
 CLASS_OF: dict[type, Callable[[Any], type]] = {}

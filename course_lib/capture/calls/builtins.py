@@ -66,6 +66,7 @@ SAFE_TYPES |= {torch.SymInt, torch.SymBool, torch.SymFloat}
 SAFE_TYPES |= {type(example) for example in (*VIEW_EXAMPLES, *ITERATOR_EXAMPLES)}
 """Types written in C whose methods touch nothing but the object and their arguments."""
 SAFE_TYPE_MODULES = "itertools functools operator re typing torch.return_types".split()
+"""Modules all of whose types written in C are such types."""
 
 # Methods of `object` that look at all attributes
 COPYING = ("__reduce_ex__", "__reduce__", "__getstate__")

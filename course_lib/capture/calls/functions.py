@@ -37,6 +37,7 @@ FOLLOWED = (
 """Names of functions and modules that lie in `NOT_FOLLOWED` and are followed all the same."""
 # Where a compiled function keeps the original: ours, and torch.compile's
 COMPILED = "_course_original", "_torchdynamo_orig_callable", "_torchdynamo_inline"
+# What a function has that is not to be compiled: `cl.disable`'s mark, and torch.compile's
 DISABLED = "_course_disable", "_torchdynamo_disable"
 
 

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from course_lib.capture.machine import Machine
 
 HOOKS = "_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks"
+"""The attributes in which a module keeps its hooks: dicts, empty in most modules."""
 OWN_COMPILED_CALL = "_compiled_call_impl"
 """The attribute in which `module.compile()` puts the compiled call."""
 HAS_HOOKS = (

@@ -15,6 +15,7 @@ from course_lib.capture.classes import is_a
 
 OPERATION_MODULES = {"torch", "torch.functional", "torch.nn.functional"}
 OPERATION_MODULES |= {f"torch._C{name}" for name in ("", "._nn", "._fft", "._special", "._linalg")}
+"""Modules whose functions become nodes of the graph."""
 
 NOT_OPERATIONS = {
     "set_printoptions",

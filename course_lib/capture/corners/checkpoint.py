@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 OPTIONS = "preserve_rng_state", "determinism_check", "debug", "early_stop"
 """Keyword arguments of `checkpoint` itself; all others are the function's."""
 DRAWING_NAMES = re.compile("drop|rand|bernoulli|normal|uniform")
+"""Parts of the names of operations that draw random numbers."""
 
 
 def checkpoint(

@@ -249,6 +249,7 @@ def names_outside(it: Machine, value: Any, source: Source) -> list[str]:
 # ---- pickle --------------------------------------------------------------------------------------
 
 NESTS = (list, tuple, dict, set, frozenset)
+"""Containers of Python's own, which may be nested in each other."""
 
 
 def is_plain(value: Any) -> bool:

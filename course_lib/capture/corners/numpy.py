@@ -124,8 +124,11 @@ def dtype(world: World, value: Any, source: Source) -> Any:
 # ---- calls ---------------------------------------------------------------------------------------
 
 DISPATCHER = type(np.prod)
+"""The type of most of NumPy's functions. They ask their arguments for `__array_function__`."""
 CLASSES = (np.dtype, np.finfo, np.iinfo)
+"""Classes of NumPy's that are called for what they tell of a dtype."""
 FUNCTION_TYPES = (types.BuiltinFunctionType, types.FunctionType)
+"""The types of NumPy's other functions, which lie in one of `MODULES`."""
 MODULES = {"numpy", "numpy.linalg", "numpy.fft", "numpy.lib.stride_tricks"}
 NOT_NOW = set(
     """save savez savez_compressed savetxt load loadtxt fromfile genfromtxt fromregex memmap seterr seterrcall setbufsize
@@ -392,7 +395,7 @@ def tensor_of_array(name: str, it: Machine, data: Any, *args: Any, **options: An
         # the recorder makes it a number of Python's, which has no dtype
         options = {"dtype": TORCH_DTYPES[data.dtype]} | options
     if type(data) not in (Array, Number):
-        return BEFORE[name](it, data, *args, **options)
+        return WITHOUT_ARRAYS[name](it, data, *args, **options)
     if args or set(options) - {"dtype", "device"}:
         refuse(f"calls torch.{name} of an array with options that are not followed")
     device = options.get("device")
@@ -429,11 +432,12 @@ def from_numpy(it: Machine, data: Any) -> Any:
     return it.world.builder.call(torch.from_numpy, [data])
 
 
-BEFORE: dict[str, Any] = {
+WITHOUT_ARRAYS: dict[str, Any] = {
     "as_tensor": functools.partial(tensor_of, torch.as_tensor),
     "tensor": functools.partial(tensor_of, torch.tensor),
     "from_numpy": from_numpy,
 }
+"""Function of torch → what it does with data that is no array of the program."""
 
 
 # ---- in heads ------------------------------------------------------------------------------------
@@ -466,7 +470,9 @@ def write_bound(head: Rebuilder, method: Method) -> str:
 Write = Callable[[Any, Any], str]
 WRITERS: dict[type, Write] = {Array: write_array, Number: write_number, Method: write_bound}
 
-FUNCTIONS |= {getattr(torch, name): functools.partial(tensor_of_array, name) for name in BEFORE}
+FUNCTIONS |= {
+    getattr(torch, name): functools.partial(tensor_of_array, name) for name in WITHOUT_ARRAYS
+}
 FUNCTIONS |= {
     cls: functools.partial(new_tensor_of_array, cls)
     for cls in (torch.Tensor, *torch._tensor_classes)

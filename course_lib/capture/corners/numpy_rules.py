@@ -400,4 +400,5 @@ KEEP_NO_DIMENSIONS = {
     "ones_like",
 }
 KEEP_NO_DIMENSIONS |= {"broadcast_to", "tril", "triu", "expand_dims"}
+"""Functions whose result stays an array where it has no dimensions. All others give a number then."""
 """What gives an array also where it has no dimensions; anything else gives a number."""

@@ -36,7 +36,9 @@ FLOATS = set(
     """random uniform triangular gauss normalvariate lognormvariate expovariate betavariate gammavariate
     vonmisesvariate paretovariate weibullvariate""".split()
 )
+"""Methods that draw a float."""
 INTS = {"randint", "randrange", "getrandbits", "_randbelow"}
+"""Methods that draw an int."""
 DRAWS = FLOATS | INTS | {"seed"}
 """Methods that are one draw each. The others (`choice`, `shuffle`, `sample`) are Python's code,
 which calls these."""

@@ -62,6 +62,7 @@ OF_VALUES = {
     for cls in (list, tuple, dict, set, str, int, float, complex, slice, range, numpy.ndarray)
     for name in dir(cls)
 }
+"""Names of attributes and methods of Python's own values, and of NumPy's arrays."""
 OUTWARD = set(
     """STORE_GLOBAL DELETE_GLOBAL STORE_NAME DELETE_NAME LOAD_NAME LOAD_LOCALS DELETE_ATTR IMPORT_NAME IMPORT_FROM
     LOAD_BUILD_CLASS LOAD_SUPER_ATTR LOAD_FROM_DICT_OR_GLOBALS GET_AWAITABLE GET_AITER GET_ANEXT BEFORE_ASYNC_WITH""".split()
@@ -301,11 +302,11 @@ class Reader:
     def use(self, value: Any, name: Name) -> None:
         """Something from outside is used."""
         kind = type(value).__name__
-        users = not isinstance(name.owner, types.ModuleType) or name.owner.__name__ not in (
-            CONSTANTS_OF
-        )
+        owner = name.owner
+        # A constant of a library, as `math.pi`, stays what it is.
+        is_fixed = isinstance(owner, types.ModuleType) and owner.__name__ in CONSTANTS_OF
         if is_constant(value):
-            if users:
+            if not is_fixed:
                 self.found.constants.append(name)
         elif isinstance(value, types.FunctionType) and is_users(value):
             self.found.functions.append(name)

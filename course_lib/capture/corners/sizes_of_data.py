@@ -35,7 +35,9 @@ if TYPE_CHECKING:
 MOST_NUMBERS = 1024
 """Numbers of a `tolist()`: each is a node."""
 TO_A_NUMBER = {"item", "__int__", "__index__", "__float__"}
+"""Methods of a tensor that give its one element as a number of Python's."""
 WITHOUT_FRACTION = (torch.bool, torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64)
+"""Dtypes whose elements are ints to Python (or bools)."""
 
 
 # ---- numbers -------------------------------------------------------------------------------------

@@ -35,7 +35,7 @@ LIBRARY.define(
     "random(Tensor seed, SymInt first, SymInt[] size) -> Tensor", tags=(torch.Tag.pointwise,)
 )
 LOW = 0xFFFFFFFF  # The lower half of 64 bits
-ROUNDS = 10
+ROUNDS = 10  # As many as Philox4x32-10 has, torch's generator on a GPU
 
 
 def philox(seed: Tensor, n: Tensor) -> Tensor:

@@ -134,18 +134,22 @@ def calling() -> tuple[str, Location | None]:
 def find_calling() -> tuple[str, Location | None]:
     """`calling`, where no frame is hidden."""
     name = ""
-    direct = True  # until a frame of the program's own is passed
+    # Have only frames of course_lib and torch been passed so far? Behind a frame of another library
+    # what is being compiled is not what was given to `cl.compile`, but something that it calls.
+    direct = True
     frame: Any = sys._getframe(1)
     while frame is not None:
         code = frame.f_code
         package = frame.f_globals.get("__name__", "").partition(".")[0]
         if package == "course_lib" and code.co_qualname in GIVEN:
+            # The frame in which the compiled function is called
             if direct:
                 name = named(frame.f_locals[GIVEN[code.co_qualname]])
             direct = False
         elif code.co_filename.startswith("<course_lib head") or frames.number(code) in heads:
             return name, None
         elif package != "course_lib" and not INSTALLED.match(code.co_filename):
+            # The first line of the program's own
             return name, position(frame)
         direct = direct and package in ("course_lib", "torch", "contextlib")
         frame = frame.f_back
