@@ -44,14 +44,19 @@ def instruction(name: str, arg: int = 0) -> bytes:
     for shift in (24, 16, 8):
         if arg >> shift:
             extended += bytes([dis.EXTENDED_ARG, arg >> shift & 255])
-    return extended + bytes([dis.opmap[name], arg & 255]) + bytes(UNIT * caches_of(name))
+
+    itself = bytes([dis.opmap[name], arg & 255])
+    caches = bytes(UNIT * caches_of(name))
+    return extended + itself + caches
 
 
 def caches_of(name: str) -> int:
     """How many cache units CPython keeps behind an instruction of this name."""
     table = opcode._inline_cache_entries  # type: ignore[attr-defined]
     # by number up to 3.12, then by name
-    return table[dis.opmap[name]] if isinstance(table, list) else table.get(name, 0)
+    if isinstance(table, list):
+        return table[dis.opmap[name]]
+    return table.get(name, 0)
 
 
 def lines_for(units: int, kind: int, rest: bytes = b"") -> bytes:
@@ -79,9 +84,14 @@ def shifted_handlers(code: CodeType, units: int) -> bytes:
     """The table of handlers of code that begins `units` later."""
     table = b""
     for handler in exception_table(code):
-        start, end, target = (at // UNIT for at in (handler.start, handler.end, handler.target))
-        numbers = (start + units, end - start, target + units, handler.depth << 1 | handler.lasti)
-
+        # Where it begins, how long it holds, where it leads (all in units), and how deep the
+        # stack is there. The last bit says whether the offset is pushed, too.
+        numbers = (
+            handler.start // UNIT + units,
+            (handler.end - handler.start) // UNIT,
+            handler.target // UNIT + units,
+            handler.depth << 1 | handler.lasti,
+        )
         entry = bytearray(b"".join(map(six_bits, numbers)))
         entry[0] |= FIRST_BYTE
         table += entry
@@ -90,7 +100,8 @@ def shifted_handlers(code: CodeType, units: int) -> bytes:
 
 def six_bits(value: int) -> bytes:
     """A number in bytes of six bits."""
-    bytes_before_last = [
-        value >> shift & LOW_BITS | MORE_FOLLOW for shift in (24, 18, 12, 6) if value >> shift
-    ]
-    return bytes([*bytes_before_last, value & LOW_BITS])
+    number = b""
+    for shift in (24, 18, 12, 6):
+        if value >> shift:
+            number += bytes([value >> shift & LOW_BITS | MORE_FOLLOW])
+    return number + bytes([value & LOW_BITS])

@@ -120,7 +120,9 @@ class Instruction:
             return f"to {self.arg}"
         if isinstance(self.arg, CodeType):
             return f"<code of {self.arg.co_qualname}>"
-        return repr(self.arg) if self.op == "LOAD_CONST" else str(self.arg)
+        if self.op == "LOAD_CONST":
+            return repr(self.arg)
+        return str(self.arg)
 
     def __str__(self) -> str:
         return f"{self.op} {self.argument}".rstrip()
@@ -152,8 +154,10 @@ def instructions(code: CodeType) -> tuple[Instruction, ...]:
 
 @functools.lru_cache(maxsize=4096)
 def _instructions(code: CodeType, filename: str) -> tuple[Instruction, ...]:
-    merged = _merged(list(_with_names(_meaningful(code), code)))
-    placed = [part for each in merged for part in _split(each)]
+    found = list(_with_names(_meaningful(code), code))
+    placed: list[Placed] = []
+    for each in _merged(found):
+        placed += _split(each)
     program = _with_targets(placed, end=len(code.co_code))
     return tuple(_with_closures(program, code))
 
@@ -162,9 +166,11 @@ def _from_their_start(code: CodeType) -> Iterator[Found]:
     """CPython's instructions, each with the offset where its EXTENDED_ARGs begin."""
     start: int | None = None
     for i in dis.get_instructions(code):
-        offset = i.offset if start is None else start
-        start = offset if i.opname == "EXTENDED_ARG" else None
-        yield Found(i, offset)
+        if start is None:
+            start = i.offset
+        yield Found(i, start)
+        if i.opname != "EXTENDED_ARG":
+            start = None
 
 
 def _meaningful(code: CodeType) -> Iterator[Found]:
@@ -191,24 +197,33 @@ def _with_names(instructions: Iterator[Found], code: CodeType) -> Iterator[Found
     becomes a CALL_KW."""
     has_names = False
     for i, offset in instructions:
-        if i.opname == "KW_NAMES":  # `dis` leaves it to the reader to look the names up
-            i, has_names = i._replace(argval=code.co_consts[i.arg or 0]), True
+        if i.opname == "KW_NAMES":
+            # `dis` leaves it to the reader to look the names up.
+            names = code.co_consts[i.arg or 0]
+            i = i._replace(argval=names)
+            has_names = True
         elif i.opname == "CALL" and has_names:
-            i, has_names = i._replace(opname="CALL_KW"), False
+            i = i._replace(opname="CALL_KW")
+            has_names = False
         yield Found(i, offset)
 
 
 def _merged(instructions: list[Found]) -> Iterator[Found]:
     """Each of `SEQUENCES` as the one instruction that it stands for, where it begins."""
-    sequences = SEQUENCES if FROM_3_14 else {}
+    if not FROM_3_14:
+        yield from instructions
+        return
+
+    ops = [(i.opname, i.arg) for i, _ in instructions]
     at = 0
     while at < len(instructions):
         instruction, offset = instructions[at]
         length = 1
-        for sequence, op in sequences.items():
-            here = tuple((i.opname, i.arg) for i, _ in instructions[at : at + len(sequence)])
-            if here == sequence:
-                instruction, length = instruction._replace(opname=op), len(sequence)
+        for sequence, op in SEQUENCES.items():
+            end = at + len(sequence)
+            if tuple(ops[at:end]) == sequence:
+                instruction = instruction._replace(opname=op)
+                length = len(sequence)
 
         yield Found(instruction, offset)
         at += length
@@ -230,14 +245,19 @@ def _with_targets(placed: list[Placed], end: int) -> list[Instruction]:
     starts = sorted({part.offset for part in placed})
 
     def kept(offset: int) -> int:
+        """The first offset from here on that has an instruction."""
         at = bisect.bisect_left(starts, offset)
-        return starts[at] if at < len(starts) else end
+        if at == len(starts):
+            return end
+        return starts[at]
 
     program = []
     for op, arg, offset, positions in placed:
-        target = kept(arg) if op in JUMPS else arg
+        if op in JUMPS:
+            arg = kept(arg)
+        next_offset = kept(offset + 1)
         line = positions.lineno if positions else None
-        program.append(Instruction(op, target, offset, kept(offset + 1), line, positions))
+        program.append(Instruction(op, arg, offset, next_offset, line, positions))
     return program
 
 

@@ -40,7 +40,8 @@ def message_of(call: Callable[[], Any]) -> str:
     try:
         call()
     except TypeError as error:
-        return str(error).replace("len()", "{function}()").replace("int", "{type}")
+        of_any_function = str(error).replace("len()", "{function}()")
+        return of_any_function.replace("int", "{type}")
     raise AssertionError("it raises")
 
 
@@ -64,13 +65,16 @@ KEPT_WHOLE: dict[type, str] = {}
 """Iterators in whose place `for` and `yield from` keep the list, tuple or string itself (3.15), and
 what that is."""
 if sys.version_info >= (3, 15):
-    KEPT_WHOLE = {type(iter(whole)): type(whole).__name__ for whole in ([], (), "", "é")}
+    # A string has two kinds of iterators: ASCII has one of its own.
+    for _whole in ([], (), "", "é"):
+        KEPT_WHOLE[type(iter(_whole))] = type(_whole).__name__
 
 
 def method_to_send(receiver: Any) -> Any:
     """`receiver.send`, of what a `yield from` takes its values from."""
     if type(receiver) in KEPT_WHOLE:
-        raise AttributeError(f"'{KEPT_WHOLE[type(receiver)]}' object has no attribute 'send'")
+        name = KEPT_WHOLE[type(receiver)]
+        raise AttributeError(f"'{name}' object has no attribute 'send'")
     return receiver.send
 
 

@@ -94,8 +94,9 @@ def flags(instruction: dis.Instruction) -> int:
 # ---- jumps ----
 
 for condition in ("TRUE", "FALSE", "NONE", "NOT_NONE"):
-    older = [f"POP_JUMP_{direction}_IF_{condition}" for direction in ("FORWARD", "BACKWARD")]
-    renamed(f"POP_JUMP_IF_{condition}", *older)
+    forward = f"POP_JUMP_FORWARD_IF_{condition}"
+    backward = f"POP_JUMP_BACKWARD_IF_{condition}"
+    renamed(f"POP_JUMP_IF_{condition}", forward, backward)
 
 renamed("JUMP", "JUMP_FORWARD", "JUMP_BACKWARD", "JUMP_BACKWARD_NO_INTERRUPT")
 
@@ -205,7 +206,8 @@ def compare_or_not(instruction: dis.Instruction) -> list[Part]:
 @parts_of("UNPACK_EX")
 def unpack_with_star(instruction: dis.Instruction) -> list[Part]:
     """`a, *b, c = x`: how many names stand before the star, and how many behind it."""
-    before, behind = flags(instruction) & 255, flags(instruction) >> 8
+    before = flags(instruction) & 255
+    behind = flags(instruction) >> 8
     return [("UNPACK_EX", (before, behind))]
 
 
@@ -222,8 +224,14 @@ def format_value(instruction: dis.Instruction) -> list[Part]:
     if conversion:
         parts.append(("CONVERT_VALUE", conversion))
     if conversion and has_format:
+        # The value is under the format: it comes up, and goes back.
         parts = [SWAP_TWO, *parts, SWAP_TWO]
-    return [*parts, ("FORMAT_WITH_SPEC" if has_format else "FORMAT_SIMPLE", None)]
+
+    if has_format:
+        parts.append(("FORMAT_WITH_SPEC", None))
+    else:
+        parts.append(("FORMAT_SIMPLE", None))
+    return parts
 
 
 @parts_of("CONVERT_VALUE")
@@ -263,10 +271,14 @@ def call_intrinsic(instruction: dis.Instruction) -> list[Part]:
 
 @parts_of("MAKE_FUNCTION", "SET_FUNCTION_ATTRIBUTE")
 def function_attributes(instruction: dis.Instruction) -> list[Part]:
-    attribute_names = [name for flag, name in FUNCTION_ATTRIBUTES if flags(instruction) & flag]
-    parts: list[Part] = [("SET_FUNCTION_ATTRIBUTE", name) for name in attribute_names]
+    """MAKE_FUNCTION with flags is several instructions here: one makes the function, and one gives
+    it each of its attributes."""
+    parts: list[Part] = []
     if instruction.opname == "MAKE_FUNCTION":
-        return [("MAKE_FUNCTION", None), *parts]
+        parts.append(("MAKE_FUNCTION", None))
+    for flag, name in FUNCTION_ATTRIBUTES:
+        if flags(instruction) & flag:
+            parts.append(("SET_FUNCTION_ATTRIBUTE", name))
     return parts
 
 
@@ -283,23 +295,31 @@ def get_iter(instruction: dis.Instruction) -> list[Part]:
     """`iter(x)`, or what `yield from x` takes values from; with the second slot that an iterator
     has since 3.15."""
     op = "GET_YIELD_FROM_ITER" if instruction.arg else "GET_ITER"
-    return [(op, None), PUSH_NULL] if FROM_3_15 else [(op, None)]
+    parts: list[Part] = [(op, None)]
+    if FROM_3_15:
+        parts.append(PUSH_NULL)
+    return parts
 
 
 @parts_of("POP_ITER")
 def pop_iter(instruction: dis.Instruction) -> list[Part]:
     """The iterator of a loop that is left early."""
-    return [POP_TOP, POP_TOP] if FROM_3_15 else [POP_TOP]
+    if FROM_3_15:
+        return [POP_TOP, POP_TOP]
+    return [POP_TOP]
 
 
 @parts_of("BEFORE_WITH", "BEFORE_ASYNC_WITH")
 def before_with(instruction: dis.Instruction) -> list[Part]:
     """Since 3.14 the `__exit__` has a second slot."""
     entered: Part = (instruction.opname, None)
-    return [entered, PUSH_NULL, SWAP_TWO] if FROM_3_14 else [entered]
+    if FROM_3_14:
+        return [entered, PUSH_NULL, SWAP_TWO]
+    return [entered]
 
 
 @parts_of("WITH_EXCEPT_START")
 def with_except_start(instruction: dis.Instruction) -> list[Part]:
     """The argument: in how many slots the `__exit__` is."""
-    return [(instruction.opname, 2 if FROM_3_14 else 1)]
+    slots = 2 if FROM_3_14 else 1
+    return [(instruction.opname, slots)]

@@ -122,8 +122,12 @@ def make_resume(
     slots = list(code.co_varnames)
     cells = tuple(name for name in code.co_cellvars if name not in code.co_varnames)
     names = cells + code.co_freevars
-    on_stack = tuple(f"stack{i}" for i, slot in enumerate(stack) if slot is not Slot.NULL)
-    free = names + on_stack
+    # A cell for each value of the stack; a NULL has none.
+    on_stack = []
+    for i, slot in enumerate(stack):
+        if slot is not Slot.NULL:
+            on_stack.append(f"stack{i}")
+    free = (*names, *on_stack)
 
     prologue = begin(code, len(free))
     for name in sorted(unbound):
@@ -153,7 +157,9 @@ def make_resume(
 def begin(code: CodeType, cells: int) -> bytes:
     """What every function begins with: its cells come from the closure; a generator hands itself
     out."""
-    start = instruction("COPY_FREE_VARS", cells) if cells else b""
+    start = b""
+    if cells:
+        start += instruction("COPY_FREE_VARS", cells)
     if code.co_flags & inspect.CO_GENERATOR:
         start += instruction("RETURN_GENERATOR") + instruction("POP_TOP")
     return start + instruction("RESUME", 0)
@@ -242,10 +248,13 @@ def live(code: CodeType) -> dict[int, frozenset[str]]:
 
     # backwards, and once more as long as a jump backwards brings something new
     while at != before:
-        before, now = dict(at), frozenset[str]()
+        before = dict(at)
+        now = frozenset[str]()
         for i in reversed(program):
             now = live_before(i, now, at)
-            now = now.union(*(at.get(handler, frozenset()) for handler in handlers[i.offset]))
+            # It may raise, and then its handlers run.
+            for handler in handlers[i.offset]:
+                now |= at.get(handler, frozenset())
             at[i.offset] = now
     return at
 
@@ -255,7 +264,9 @@ def live_before(
 ) -> frozenset[str]:
     """What is live before one instruction, from what is live after it, and `at` the offset that it
     may jump to."""
-    now = frozenset[str]() if i.op in ENDS else after
+    now = after
+    if i.op in ENDS:
+        now = frozenset()
     if i.op in JUMPS:
         now |= at.get(i.arg, frozenset())
     if i.op in WRITES:

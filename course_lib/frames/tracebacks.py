@@ -39,8 +39,11 @@ class AtBreak:
 
     def line_in_head(self, place: int) -> int:
         """The line of the head's source that the instruction at `place` belongs to."""
-        lines = (line for start, end, line in self.written.co_lines() if start <= place < end)
-        return next(lines, None) or 1
+        for start, end, line in self.written.co_lines():
+            if start <= place < end:
+                # None for an instruction that no line is to blame for
+                return line or 1
+        return 1
 
 
 heads: dict[int, AtBreak] = {}

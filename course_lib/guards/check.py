@@ -45,8 +45,9 @@ class Failure(NamedTuple):
 
     def __str__(self) -> str:
         sentence = f"{self.part}: expected {self.expected}, got {self.got}"
-        cause = self.guard.cause
-        return f"{sentence} (assumed because of {cause}: {cause.text})" if cause else sentence
+        if cause := self.guard.cause:
+            sentence += f" (assumed because of {cause}: {cause.text})"
+        return sentence
 
 
 class Check:
@@ -97,9 +98,8 @@ def failure_of(guard: Guard, test: Test, namespace: dict[str, Any]) -> Failure |
 
     # the path leads nowhere any more: an attribute is gone, a list is shorter
     except MOVED as error:
-        return Failure(
-            guard, test.part(path), short(test.right), f"{type(error).__name__}: {error}"
-        )
+        raised = f"{type(error).__name__}: {error}"
+        return Failure(guard, test.part(path), short(test.right), raised)
 
     if test.holds(got, expected):
         return None

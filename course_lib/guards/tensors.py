@@ -76,7 +76,8 @@ def in_c() -> Any:
 
     None if it cannot be had: then Python asks."""
     try:
-        library = ctypes.CDLL(str(next(Path(torch.__file__).parent.glob("lib/libtorch_cpu.*"))))
+        found = Path(torch.__file__).parent.glob("lib/libtorch_cpu.*")
+        library = ctypes.CDLL(str(next(found)))
         names = [*(f"aoti_torch_get_{name}" for name in READERS), *READERS_OF_CXX]
         readers = [ctypes.cast(library[name], ctypes.c_void_p).value for name in names]
 

@@ -14,6 +14,7 @@ In PyTorch: `torch/_dynamo/guards.py` (`GuardBuilder`) builds a tree of C++ obje
 """
 
 import functools
+import re
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
@@ -68,7 +69,8 @@ class Names:
     def spell(self, value: Any, op: Operator = "==") -> str:
         """A literal where one does; else the name of this very object."""
         # `is` asks for one object: a literal makes another, but for True, False and None
-        if has_literal(value) and (op == "==" or type(value) in (bool, type(None))):
+        literal_is_itself = type(value) in (bool, type(None))
+        if has_literal(value) and (op == "==" or literal_is_itself):
             return repr(value)
 
         if id(value) not in self._spelled:
@@ -76,7 +78,8 @@ class Names:
             # an object with a `__getattr__` may give anything
             if type(type_or_name) is not str or not type_or_name:
                 type_or_name = type(value).__name__
-            letters = "".join(letter if letter.isalnum() else "_" for letter in type_or_name)
+            # "<lambda>" is no name.
+            letters = re.sub(r"\W", "_", type_or_name)
             name = f"{letters}_{len(self.known)}"
             self._spelled[id(value)] = name
             self.known[name] = value
@@ -135,7 +138,8 @@ class Body:
         conditions = []
         for test in guard.tests:
             if isinstance(test, SwitchIs):
-                conditions.append(test.differs(self.names.call_of(test), self.spell))
+                call = self.names.call_of(test)
+                conditions.append(test.differs(call, self.spell))
             else:
                 conditions.append(test.fails(path, self.spell))
         return conditions

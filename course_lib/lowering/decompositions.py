@@ -83,11 +83,19 @@ def nll_loss_backward(
 ) -> Tensor:
     """Eager writes the gradient where the target says; a loop asks of each element whether its
     class is the target."""
-    class_dim = 1 if x.ndim > 1 else 0
-    behind = [1] * (x.ndim - 1 - class_dim)
-    classes = torch.arange(x.shape[class_dim], device=x.device).reshape([-1, *behind])
+    # `target` with a dimension of size 1 where `x` has its classes
+    if x.ndim > 1:
+        class_dim = 1
+        target = target.unsqueeze(1)
+    else:
+        class_dim = 0
+        target = target.reshape(1)
 
-    target = target.unsqueeze(1) if class_dim else target.reshape(1)
+    # The number of its class for each element, to be compared with `target`
+    dims_behind = x.ndim - 1 - class_dim
+    classes = torch.arange(x.shape[class_dim], device=x.device)
+    classes = classes.reshape([-1, *[1] * dims_behind])
+
     is_mean = reduction == 1
     if is_mean:
         grad = grad / total_weight
@@ -125,12 +133,16 @@ def with_channels_last(convolution: Any, *args: Any) -> Any:
     """On a GPU, 2-D images have their channels side by side: cuDNN wants them so, and transposes
     others there and back."""
     laid = []
+    changed = False
     for arg in args:
         if is_image_on_gpu(arg):
-            arg = arg.contiguous(memory_format=torch.channels_last)
+            new = arg.contiguous(memory_format=torch.channels_last)
+            changed = changed or new is not arg
+            arg = new
         laid.append(arg)
 
-    if all(new is old for new, old in zip(laid, args, strict=True)):
+    # Else this very decomposition would be asked again, without end.
+    if not changed:
         return NotImplemented
     return convolution(*laid)
 

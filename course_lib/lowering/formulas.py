@@ -72,7 +72,8 @@ class Term:
         """What an operation gives: a bool for those that answer a question, else this term's
         dtype."""
         value = getattr(self.ops, op)(*operands)
-        return Term(self.ops, value, torch.bool if op in BOOLEAN else self.dtype)
+        dtype = torch.bool if op in BOOLEAN else self.dtype
+        return Term(self.ops, value, dtype)
 
     def to(self, dtype: torch.dtype) -> "Term":
         """Converted, as `tensor.to(dtype)` does."""
@@ -85,15 +86,21 @@ class Term:
         if isinstance(value, Term):
             return value
         if isinstance(value, Size):
-            return Term(self.ops, self.ops.index_expr(value.expr, self.dtype), self.dtype)
-        if isinstance(value, Real):
-            return Term(self.ops, in_double(self.ops, value.expr), torch.float64).to(self.dtype)
-        return Term(self.ops, self.ops.constant(value, self.dtype), self.dtype)
+            number = self.ops.index_expr(value.expr, self.dtype)
+        elif isinstance(value, Real):
+            double = in_double(self.ops, value.expr)
+            return Term(self.ops, double, torch.float64).to(self.dtype)
+        else:
+            number = self.ops.constant(value, self.dtype)
+        return Term(self.ops, number, self.dtype)
 
     def where(self, yes: Any, no: Any) -> "Term":
         """`yes` where this (a bool) is true, else `no`; one of them is a term."""
         known_term = yes if isinstance(yes, Term) else no
-        chosen = self.ops.where(self.value, known_term.like(yes).value, known_term.like(no).value)
+        if_true = known_term.like(yes).value
+        if_false = known_term.like(no).value
+
+        chosen = self.ops.where(self.value, if_true, if_false)
         return Term(self.ops, chosen, known_term.dtype)
 
     def __getattr__(self, op: str) -> Callable[..., "Term"]:
@@ -129,7 +136,9 @@ class Term:
 
     def __invert__(self) -> "Term":
         """~x: of a bool, not."""
-        return self.unary("logical_not" if self.dtype is torch.bool else "bitwise_not")
+        if self.dtype is torch.bool:
+            return self.unary("logical_not")
+        return self.unary("bitwise_not")
 
 
 def in_double(ops: Handler, formula: sympy.Expr) -> Value:
@@ -214,7 +223,9 @@ def whole(op: str, x: Term, decimals: int = 0) -> Term:
     """floor, ceil, ...: nothing to do for integers."""
     if decimals:
         raise NoLoopForm("rounding to decimals runs as torch's own operator")
-    return x.unary(op) if x.dtype.is_floating_point else x
+    if not x.dtype.is_floating_point:
+        return x
+    return x.unary(op)
 
 
 for _op in UNARY:
@@ -235,12 +246,16 @@ for _op in ("maximum", "minimum"):
 
 @formula(rounds_numbers=True)
 def add(x: Term, y: Any, alpha: Any = 1) -> Term:
-    return x + y if alpha == 1 else x + alpha * y
+    if alpha != 1:
+        y = alpha * y
+    return x + y
 
 
 @formula(rounds_numbers=True)
 def sub(x: Term, y: Any, alpha: Any = 1) -> Term:
-    return x - y if alpha == 1 else x - alpha * y
+    if alpha != 1:
+        y = alpha * y
+    return x - y
 
 
 def dividend(x: Any, y: Any) -> Term:
@@ -252,8 +267,9 @@ def dividend(x: Any, y: Any) -> Term:
     if x.dtype.is_floating_point:
         return x
 
-    # 256 is 0 as uint8. What a symbolic size is, only the call knows.
-    if isinstance(y, (Term, Size, Real)) or torch.tensor(y).to(x.dtype) == 0:
+    # What a symbolic size is, only the call knows. 256 is 0 as uint8.
+    is_known = not isinstance(y, (Term, Size, Real))
+    if not is_known or torch.tensor(y).to(x.dtype) == 0:
         why = "dividing integers by a tensor must raise where the divisor is 0"
         raise NoLoopForm(f"{why}: it runs as torch's own operator")
     return x
@@ -274,7 +290,9 @@ def div(x: Any, y: Any, rounding_mode: str | None = None) -> Term:
     # differ.
     y = x.like(y)
     quotient = x // y
-    too_low = (x % y).ne(0) & ((x < 0) ^ (y < 0))
+    has_rest = (x % y).ne(0)
+    signs_differ = (x < 0) ^ (y < 0)
+    too_low = has_rest & signs_differ
     return too_low.where(quotient + 1, quotient)
 
 
@@ -313,7 +331,9 @@ def power(x: Any, exponent: Any) -> Term:
 def half_power(x: Any, exponent: Any) -> Term:
     """`x ** exponent` for float16 on the CPU. There torch does not compute an exponent of 0.5 as a
     root, and the two differ for -0.0 and -inf."""
-    return x**exponent if exponent in (0.5, -0.5) else power(x, exponent)
+    if exponent in (0.5, -0.5):
+        return x**exponent
+    return power(x, exponent)
 
 
 POINTWISE["pow"] = Formula(power, rounds_numbers=True)
@@ -328,7 +348,10 @@ def frac(x: Term) -> Term:
 def sign(x: Term) -> Term:
     if x.dtype is torch.bool:
         return x
-    return (x > 0).to(x.dtype) - (x < 0).to(x.dtype)
+
+    is_positive = (x > 0).to(x.dtype)
+    is_negative = (x < 0).to(x.dtype)
+    return is_positive - is_negative
 
 
 def bound(x: Term, number: Any) -> Any:
@@ -341,7 +364,9 @@ def bound(x: Term, number: Any) -> Any:
         return number
 
     limits = torch.iinfo(x.dtype)
-    return number if limits.min <= number <= limits.max else None
+    if limits.min <= number <= limits.max:
+        return number
+    return None
 
 
 @formula()

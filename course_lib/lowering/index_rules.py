@@ -39,7 +39,9 @@ def place(ops: Handler, index: sympy.Expr) -> Term:
 
 def replaced(index: Index, dim: int, by: Any) -> list[Any]:
     """The same index, but with `by` in dimension `dim`."""
-    return [by if d == dim else i for d, i in enumerate(index)]
+    positions = list(index)
+    positions[dim] = by
+    return positions
 
 
 def where_all(
@@ -70,8 +72,9 @@ def cat(low: Lowering, node: fx.Node, tensors: Sequence[View], dim: int = 0) -> 
 
     def body(ops: Handler, index: Index) -> Term:
         def load_from(n: int) -> Value:
-            there = replaced(index, dim, add([index[dim], -edges[n]]))
-            return element(parts[n], ops, there).to(fake.dtype).value
+            position_in_part = add([index[dim], -edges[n]])
+            index_in_part = replaced(index, dim, position_in_part)
+            return element(parts[n], ops, index_in_part).to(fake.dtype).value
 
         def from_part(n: int) -> Term:
             """The element if it lies in part n or one behind it."""
@@ -159,14 +162,20 @@ def scatter_slice(
     dim %= len(x.shape)
     is_one_index = node.target is aten.select_scatter.default
     first = first_of(start, x.shape[dim])
-    last = first + 1 if is_one_index else first + part.shape[dim]
+    if is_one_index:
+        end_of_part = first + 1
+    else:
+        end_of_part = first + part.shape[dim]
 
     def body(ops: Handler, index: Index) -> Term:
-        is_inside = (place(ops, index[dim]) >= first) & (place(ops, index[dim]) < last)
+        is_not_before = place(ops, index[dim]) >= first
+        is_not_behind = place(ops, index[dim]) < end_of_part
+        is_inside = is_not_before & is_not_behind
 
         # `part` has no dimension `dim` where one index is written.
         if is_one_index:
-            index_in_part = [i for d, i in enumerate(index) if d != dim]
+            index_in_part = list(index)
+            del index_in_part[dim]
         else:
             index_in_part = replaced(index, dim, index[dim] - first)
 
@@ -183,10 +192,16 @@ def first_of(start: Any, size: Any) -> Any:
     """Where a slice of a dimension of this size begins."""
     if start is None:
         return 0
+
+    # As in Python: what lies outside is moved to the next end.
     if start < 0:
         start = start + size
-        return start if start > 0 else 0
-    return start if start < size else size
+        if start > 0:
+            return start
+        return 0
+    if start < size:
+        return start
+    return size
 
 
 @lowers(aten.gather.default)
@@ -197,7 +212,8 @@ def gather(low: Lowering, node: fx.Node, x: View, dim: int, indices: View, **_: 
     dim %= len(x.shape)
 
     def body(ops: Handler, index: Index) -> Term:
-        looked_up = ops.indirect(indices.load(ops, index), x.shape[dim], wrap=False)
+        wanted = indices.load(ops, index)
+        looked_up = ops.indirect(wanted, x.shape[dim], wrap=False)
         return element(x, ops, replaced(index, dim, looked_up))
 
     return low.pointwise(node, body)
@@ -209,25 +225,32 @@ def index_tensor(
 ) -> View:
     """`x[i, :, j]`: indices broadcast to one block of dimensions, where the first was; in front if
     others lie between (NumPy)."""
-    index_of_dim = {d: i for d, i in enumerate(indices) if i is not None}
-    if any(i.dtype not in (torch.int64, torch.int32) for i in index_of_dim.values()):
-        raise NoLoopForm(
-            "indexing with a mask gives a shape that only the data knows: it runs as torch's own operator"
-        )
+    index_of_dim = {}
+    for d, numbers in enumerate(indices):
+        if numbers is None:
+            continue
+        index_of_dim[d] = numbers
+        if numbers.dtype not in (torch.int64, torch.int32):
+            raise NoLoopForm(
+                "indexing with a mask gives a shape that only the data knows: it runs as torch's own operator"
+            )
 
     # Dimensions first ... first + block - 1 of the result are those of the indices.
-    block = max(len(i.shape) for i in index_of_dim.values())
-    side_by_side = len(index_of_dim) == max(index_of_dim) - min(index_of_dim) + 1
-    first = min(index_of_dim) if side_by_side else 0
+    block = max(len(numbers.shape) for numbers in index_of_dim.values())
+    first_dim, last_dim = min(index_of_dim), max(index_of_dim)
+    side_by_side = len(index_of_dim) == last_dim - first_dim + 1
+    first = first_dim if side_by_side else 0
+    end = first + block
 
     def body(ops: Handler, index: Index) -> Term:
-        in_block = index[first : first + block]
-        others = iter([*index[:first], *index[first + block :]])
+        in_block = index[first:end]
+        others = iter([*index[:first], *index[end:]])
 
         index_in_x = []
         for d, size in enumerate(x.shape):
             if d in index_of_dim:
-                index_in_x.append(ops.indirect(index_of_dim[d].load(ops, in_block), size, wrap))
+                wanted = index_of_dim[d].load(ops, in_block)
+                index_in_x.append(ops.indirect(wanted, size, wrap))
             else:
                 index_in_x.append(next(others))
         return element(x, ops, index_in_x)

@@ -29,7 +29,10 @@ ZERO = sympy.Integer(0)
 def loop_symbols(letter: str, count: int) -> tuple[sympy.Symbol, ...]:
     """i0, i1, ...: the loop variables of a node (letter "i") and what a reduction runs over (letter
     "j")."""
-    return tuple(sympy.Symbol(f"{letter}{n}", integer=True, nonnegative=True) for n in range(count))
+    symbols = []
+    for n in range(count):
+        symbols.append(sympy.Symbol(f"{letter}{n}", integer=True, nonnegative=True))
+    return tuple(symbols)
 
 
 def contiguous(shape: Sequence[Any]) -> tuple[Any, ...]:
@@ -67,8 +70,11 @@ class Linear(NamedTuple):
     @staticmethod
     def make(terms: Mapping[sympy.Expr, Any], constant: Any = 0) -> "Linear":
         """The sum with its terms in one order, so that equal sums are equal objects."""
+        nonzero_terms = []
+        for atom, coefficient in terms.items():
+            if not same(coefficient, 0):
+                nonzero_terms.append((atom, coefficient))
 
-        nonzero_terms = [(atom, c) for atom, c in terms.items() if not same(c, 0)]
         if len(nonzero_terms) > 1:
             nonzero_terms.sort(key=by_name)
         return Linear(tuple(nonzero_terms), constant)
@@ -86,7 +92,11 @@ class Linear(NamedTuple):
 
     def is_affine_in(self, symbol: sympy.Symbol) -> bool:
         """True if `symbol` appears, if at all, only times a number."""
-        return all(atom == symbol or symbol not in atom.free_symbols for atom, _ in self.terms)
+        for atom, _ in self.terms:
+            is_inside = symbol in atom.free_symbols
+            if is_inside and atom != symbol:
+                return False
+        return True
 
     def substitute(self, become: Mapping[sympy.Symbol, "Linear"]) -> "Linear":
         """The same formula after each symbol has become another formula."""
@@ -110,7 +120,8 @@ class Linear(NamedTuple):
     @property
     def expr(self) -> sympy.Expr:
         """The formula as an expression of sympy."""
-        return add([*(a * c for a, c in self.terms), self.constant])
+        products = [atom * coefficient for atom, coefficient in self.terms]
+        return add([*products, self.constant])
 
     def __str__(self) -> str:
         return str(self.expr)
@@ -132,7 +143,9 @@ def written(atom: sympy.Expr) -> str:
 
 def number_of(value: sympy.Expr) -> Any:
     """A Python int where sympy holds a number, a `Size` where it holds sizes alone."""
-    return int(value) if value.is_Integer else from_formula(value)
+    if value.is_Integer:
+        return int(value)
+    return from_formula(value)
 
 
 class Dimension(NamedTuple):
@@ -175,11 +188,14 @@ def unflatten(
 def divided_digits(flat: sympy.Expr, dims: Sequence[Dimension]) -> list[sympy.Expr]:
     """The index in each of `dims`, by // and %: a dimension takes the rest that the one before it
     leaves."""
-    rests = [flat, *(Mod(flat, dim.stride) for dim in dims[:-1])]
-
     digits = []
-    for rest, dim in zip(rests, dims, strict=False):
-        digits.append(rest if same(dim.stride, 1) else FloorDiv(rest, dim.stride))
+    rest = flat
+    for dim in dims:
+        if same(dim.stride, 1):
+            digits.append(rest)
+        else:
+            digits.append(FloorDiv(rest, dim.stride))
+        rest = Mod(flat, dim.stride)
     return digits
 
 
@@ -196,15 +212,19 @@ def even_digits(
         if symbol not in extent:
             return None
 
+        # A flipped dimension is counted from the other end.
         last = extent[symbol] - 1
-        if step < 0:  # a flipped dimension: count it from the other end
-            constant, step, symbol = constant + step * last, -step, last - symbol
+        if step < 0:
+            constant += step * last
+            step = -step
+            symbol = last - symbol
 
         n = first_that_divides(step, dims)
         if n is None:
             return None
-        index[n] += symbol * (step // dims[n].stride)
-        largest[n] += last * (step // dims[n].stride)
+        count = step // dims[n].stride
+        index[n] += symbol * count
+        largest[n] += last * count
 
     # The constant is shared out like a number among its digits. None may overflow into the next.
     for n, dim in enumerate(dims):

@@ -46,7 +46,8 @@ class Buffer:
     @staticmethod
     def like(tensor: torch.Tensor, name: str = "") -> "Buffer":
         """What it takes to hold `tensor`, in its layout. Without a name it is only a layout."""
-        shape, stride = sizes.shape(tensor.shape), sizes.shape(tensor.stride())
+        shape = sizes.shape(tensor.shape)
+        stride = sizes.shape(tensor.stride())
         return Buffer(name, tensor.dtype, shape, stride, tensor.device)
 
     @property
@@ -71,7 +72,8 @@ class Buffer:
         return View(self, self.shape, self.stride, 0)
 
     def __str__(self) -> str:
-        return f"{self.name}: {str(self.dtype).removeprefix('torch.')}{list(self.shape)}"
+        dtype = str(self.dtype).removeprefix("torch.")
+        return f"{self.name}: {dtype}{list(self.shape)}"
 
 
 @dataclass(frozen=True)
@@ -90,8 +92,9 @@ class View:
     @property
     def is_whole(self) -> bool:
         """True if this is the buffer itself, not a rearrangement or a part of it."""
-        buffer = self.buffer
-        return same((*self.shape, *self.stride, self.offset), (*buffer.shape, *buffer.stride, 0))
+        ours = (*self.shape, *self.stride, self.offset)
+        all_of_it = (*self.buffer.shape, *self.buffer.stride, 0)
+        return same(ours, all_of_it)
 
     def load(self, ops: Handler, index: Index) -> Value:
         """The element at `index`; an index of lower rank, or into a dimension of size 1,
@@ -125,14 +128,21 @@ class View:
         become: dict[sympy.Symbol, sympy.Expr] = {}
         for symbol, position_in_view in zip(symbols, index, strict=True):
             position = sympy.sympify(position_in_view)
-            become[symbol] = sympy.Max(position, 0) if position.is_Integer else position
+            if position.is_Integer:
+                position = sympy.Max(position, 0)
+            become[symbol] = position
 
         return [place.xreplace(become) for place in places]
 
     def broadcast(self, index: Index) -> list[sympy.Expr]:
         """The part of a larger tensor's `index` that counts here."""
-        index = index[len(index) - len(self.shape) :]
-        return [ZERO if same(size, 1) else i for i, size in zip(index, self.shape, strict=True)]
+        leading = len(index) - len(self.shape)
+        positions = []
+        for position, size in zip(index[leading:], self.shape, strict=True):
+            if same(size, 1):
+                position = ZERO
+            positions.append(position)
+        return positions
 
 
 @dataclass(frozen=True, eq=False)
@@ -168,7 +178,9 @@ class Loops:
     @property
     def symbols(self) -> tuple[tuple[sympy.Symbol, ...], tuple[sympy.Symbol, ...]]:
         """i0, i1, ... for the index, and j0, j1, ... for what is reduced."""
-        return loop_symbols("i", len(self.ranges)), loop_symbols("j", len(self.reduced))
+        of_index = loop_symbols("i", len(self.ranges))
+        of_reduced = loop_symbols("j", len(self.reduced))
+        return of_index, of_reduced
 
     def value(self, ops: Handler, index: Index, rindex: Index) -> Value:
         """Run the body under a handler: the value at `index` (for a reduction: what is to be
@@ -179,12 +191,17 @@ class Loops:
 
     def place(self, index: Index) -> sympy.Expr:
         """Where in the buffer the result for `index` goes (flat, in elements)."""
-        dims = range(len(index)) if self.kept is None else self.kept
-        return linear_index(index, [self.buffer.stride[d] for d in dims])
+        stride = self.buffer.stride
+        if self.kept is not None:
+            stride = tuple(stride[d] for d in self.kept)
+        return linear_index(index, stride)
 
     def __str__(self) -> str:
-        reducing = f", reducing {list(self.reduced)}" if self.reduced else ""
-        return f"{self.label or self.buffer.name} over {list(self.ranges)}{reducing}"
+        name = self.label or self.buffer.name
+        text = f"{name} over {list(self.ranges)}"
+        if self.reduced:
+            text += f", reducing {list(self.reduced)}"
+        return text
 
 
 class Pointwise(Loops):

@@ -172,11 +172,13 @@ class Lowering:
     def output(self, node: fx.Node) -> None:
         """What the program returns, and which results are put into inputs."""
         for value in operators.flat_outputs(node):
-            lowered = self.values[value] if isinstance(value, fx.Node) else sizes.size(value)
-            self.graph.outputs.append(self.in_memory(lowered, value))
+            result = self.in_memory(self.value_of(value), value)
+            self.graph.outputs.append(result)
 
         signature = self.gm.meta.get("signature")
-        for update in signature.updates if signature else ():
+        if signature is None:
+            return
+        for update in signature.updates:
             # A write that autograd sees is no kernel's: `signature.write` does it, by `copy_`.
             if update.seen_by != "autograd":
                 self.graph.updates[update.index] = self.graph.inputs[update.input]
@@ -184,7 +186,8 @@ class Lowering:
     def constant(self, node: fx.Node) -> View:
         """A tensor that the graph holds. A single number on the CPU is written into the kernels."""
         tensor = operator.attrgetter(str(node.target))(self.gm)
-        if tensor.ndim == 0 and tensor.device.type == "cpu" and tensor.dtype in operators.DTYPES:
+        is_number_on_cpu = tensor.ndim == 0 and tensor.device.type == "cpu"
+        if is_number_on_cpu and tensor.dtype in operators.DTYPES:
             return self.full(tensor.item(), tensor)
 
         self.graph.constants[node.name] = tensor
@@ -221,11 +224,13 @@ class Lowering:
 
     def arguments(self, node: fx.Node) -> Any:
         """`args` and `kwargs` with values for nodes."""
+        return fx.node.map_aggregate((node.args, node.kwargs), self.value_of)
 
-        def value(argument: Any) -> Any:
-            return self.values[argument] if isinstance(argument, fx.Node) else sizes.size(argument)
-
-        return fx.node.map_aggregate((node.args, node.kwargs), value)
+    def value_of(self, argument: Any) -> Any:
+        """The value of a node; what is no node stands for itself, a size as a formula."""
+        if isinstance(argument, fx.Node):
+            return self.values[argument]
+        return sizes.size(argument)
 
     def twin(self, node: fx.Node) -> fx.Node | None:
         """An earlier node that computes the same (common subexpression), or None."""
@@ -322,22 +327,23 @@ class Lowering:
         kept = [d for d in range(len(shape)) if d not in dims]
         keepdim = len(layout.shape) == len(shape)
 
-        # Where each dimension of `x` stands in the list of kept, then reduced ones
-        order = [[*kept, *dims].index(d) for d in range(len(shape))]
-
         def whole_index(index: Index, rindex: Index) -> Index:
-            positions = [*index, *rindex]
-            return [positions[n] for n in order]
+            """The index into `x`: each of the two lists has the positions of its dimensions."""
+            position = dict(zip([*kept, *dims], [*index, *rindex], strict=True))
+            return [position[d] for d in range(len(shape))]
 
         # A single element: nothing to combine.
         if all(sizes.same(shape[d], 1) for d in dims):
             begins_with_zero = kind == "sum" and dtype.is_floating_point
 
             def only_element(ops: Handler, index: Index) -> Term:
-                rest = [index[d] for d in kept] if keepdim else index
-                value = body(ops, whole_index(rest, [ZERO] * len(dims)))
-                # eager adds it to 0.0, which makes 0.0 of -0.0
-                return value.to(dtype) + 0.0 if begins_with_zero else value
+                if keepdim:
+                    index = [index[d] for d in kept]
+                value = body(ops, whole_index(index, [ZERO] * len(dims)))
+                if begins_with_zero:
+                    # eager adds it to 0.0, which makes 0.0 of -0.0
+                    value = value.to(dtype) + 0.0
+                return value
 
             return self.pointwise(node, only_element, layout, label)
 
@@ -422,8 +428,9 @@ NUMBERS = (int, float, torch.SymInt, torch.SymFloat, torch.SymBool)
 
 def is_of_complex_numbers(node: fx.Node, args: Sequence[Any]) -> bool:
     """True for an operator on complex numbers alone, which the gradient of a product may have."""
-    makes_tensor = node.target is torch.ops.aten.scalar_tensor.default
-    return bool(args) and not makes_tensor and all(isinstance(arg, complex) for arg in args)
+    if not args or node.target is torch.ops.aten.scalar_tensor.default:
+        return False
+    return all(isinstance(arg, complex) for arg in args)
 
 
 def computed_now(node: fx.Node, args: Sequence[complex]) -> Any:

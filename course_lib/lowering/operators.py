@@ -33,7 +33,9 @@ def compute_dtype(dtype: torch.dtype) -> torch.dtype:
 def name_of(node: fx.Node) -> str:
     """The operator's plain name: 'add', 'var_mean'."""
     packet = getattr(node.target, "overloadpacket", None)
-    return packet.__name__.strip("_") if packet is not None else str(node.target)
+    if packet is None:
+        return str(node.target)
+    return packet.__name__.strip("_")
 
 
 def flat_outputs(node: fx.Node) -> list[Any]:
@@ -66,7 +68,9 @@ def is_impure(op: Any) -> bool:
     schema = getattr(op, "_schema", None)
     if schema is None:
         return op is not operator.getitem
-    return schema.is_mutable or torch.Tag.nondeterministic_seeded in op.tags or is_own(op)
+
+    is_random = torch.Tag.nondeterministic_seeded in op.tags
+    return schema.is_mutable or is_random or is_own(op)
 
 
 CREATIONS = """to_copy copy full full_like new_full zeros zeros_like new_zeros ones ones_like new_ones arange iota scalar_tensor
@@ -138,7 +142,10 @@ def find_out_variant(op: Any) -> Any:
     for name in packet.overloads():
         overload = getattr(packet, name)
         if parameters(overload) == wanted:
-            return None if torch.Tag.generated in overload.tags else overload
+            # torch generated it: it computes, then copies.
+            if torch.Tag.generated in overload.tags:
+                return None
+            return overload
     return None
 
 

@@ -72,9 +72,11 @@ def linear_index(index: Sequence[Any], stride: Sequence[Any], offset: Any = 0) -
     Every view is this formula with other strides."""
     parts = []
     for position, step in zip(index, stride, strict=True):
+        is_one = not isinstance(step, Size) and step == 1
         for term in terms(position):
-            is_one = not isinstance(step, Size) and step == 1
-            parts.append(term if is_one else term * step)
+            if not is_one:
+                term = term * step
+            parts.append(term)
 
     return add([*parts, offset])
 
@@ -83,7 +85,9 @@ def terms(index: Any) -> tuple[Any, ...]:
     """What a sum is the sum of."""
     if isinstance(index, Size):
         index = index.expr
-    return index.args if isinstance(index, sympy.Add) else (index,)
+    if isinstance(index, sympy.Add):
+        return index.args
+    return (index,)
 
 
 def add(parts: Sequence[Any]) -> sympy.Expr:
@@ -97,14 +101,22 @@ def add(parts: Sequence[Any]) -> sympy.Expr:
                 number, atom = factors(term)
                 count_of_atom[atom] = count_of_atom.get(atom, 0) + number
 
-    sums = []
+    # 1*i is written i, and what cancelled out is not written.
+    summands = []
     for atom, number in count_of_atom.items():
-        if number != 0:
-            sums.append(atom if number == 1 else number * atom)
+        if number == 1:
+            summands.append(atom)
+        elif number != 0:
+            summands.append(number * atom)
 
-    if len(sums) < 2:
-        return sums[0] if sums else sympy.Integer(0)
-    return sympy.Add(*sorted(sums, key=cmp_to_key(sympy.Basic.compare)), evaluate=False)
+    if not summands:
+        return sympy.Integer(0)
+    if len(summands) == 1:
+        return summands[0]
+
+    # In sympy's own order, so that equal sums are equal formulas
+    summands.sort(key=cmp_to_key(sympy.Basic.compare))
+    return sympy.Add(*summands, evaluate=False)
 
 
 def factors(term: Any) -> tuple[Any, Any]:

@@ -36,8 +36,10 @@ def dimensions(x: View, dims: Dims) -> list[int]:
     rank = len(x.shape)
     if rank == 0:
         return []
+    if isinstance(dims, int):
+        return [dims % rank]
 
-    named_dims = [dims] if isinstance(dims, int) else dims or range(rank)
+    named_dims = dims or range(rank)
     return sorted({d % rank for d in named_dims})
 
 
@@ -119,7 +121,8 @@ def extreme_and_where(
     like_values, like_places = node.meta["val"]
 
     values = reduce(low, node, x, dims, KINDS[name], like_values, name)
-    places = reduce(low, node, x, dims, KINDS[f"arg{name}"], like_places, f"arg{name}")
+    arg_name = f"arg{name}"
+    places = reduce(low, node, x, dims, KINDS[arg_name], like_places, arg_name)
 
     return values, places
 
@@ -147,8 +150,10 @@ def row_mean(
     low: Lowering, node: fx.Node, x: View, dims: Sequence[int], dtype: torch.dtype
 ) -> RowMean:
     """The mean over `dims`, which keep size 1."""
-    shape = tuple(1 if d in dims else size for d, size in enumerate(x.shape))
-    layout = Buffer("", dtype, shape, contiguous(shape), x.buffer.device)
+    shape = list(x.shape)
+    for d in dims:
+        shape[d] = 1
+    layout = Buffer("", dtype, tuple(shape), contiguous(shape), x.buffer.device)
     count = math.prod(x.shape[d] for d in dims)
 
     def value(ops: Handler, index: Index) -> Term:
@@ -185,7 +190,9 @@ def finish(
 
     def body(ops: Handler, index: Index) -> Term:
         value = element(row, ops, index)
-        return value if function is None else function(value)
+        if function is not None:
+            value = function(value)
+        return value
 
     return low.pointwise(node, body, layout, label)
 
@@ -206,15 +213,18 @@ def var_mean(
     if not x.dtype.is_floating_point:
         raise NoLoopForm("of integers there is no variance in torch: its own operator says so")
 
-    wants_mean = isinstance(node.meta["val"], (tuple, list))
-    like = node.meta["val"][0] if wants_mean else node.meta["val"]
+    # `var` gives one tensor, `var_mean` two.
+    fakes = node.meta["val"]
+    wants_mean = isinstance(fakes, (tuple, list))
+    like = fakes[0] if wants_mean else fakes
     reduced = dimensions(x, dims)
     dtype = compute_dtype(like.dtype)
 
     average, sum_of_mean = row_mean(low, node, x, reduced, dtype)
 
     def squared_distance(ops: Handler, index: Index) -> Term:
-        distance = element(x, ops, index).to(dtype) - element(average, ops, index)
+        value = element(x, ops, index).to(dtype)
+        distance = value - element(average, ops, index)
         return distance * distance
 
     layout = average.buffer
@@ -224,8 +234,11 @@ def var_mean(
     if isinstance(last := low.graph.nodes[-1], Reduction):
         last.around = average.buffer, sum_of_mean.buffer
 
-    lost = 1 if correction is None else correction
-    divisor = max(0, math.prod(x.shape[d] for d in reduced) - lost)
+    # Bessel's correction, if none is named
+    if correction is None:
+        correction = 1
+    count = math.prod(x.shape[d] for d in reduced)
+    divisor = max(0, count - correction)
 
     def variance(value: Term) -> Term:
         return value / divisor
@@ -233,4 +246,4 @@ def var_mean(
     first = finish(low, node, total, reduced, like, "var", variance)
     if not wants_mean:
         return first
-    return first, finish(low, node, average, reduced, node.meta["val"][1], "mean")
+    return first, finish(low, node, average, reduced, fakes[1], "mean")

@@ -79,7 +79,10 @@ def pointwise(formula: Formula, low: Lowering, node: fx.Node, *args: Any, **kwar
     """The rule for all operators with a formula."""
     fake = node.meta["val"]
     on_cpu = fake.device.type == "cpu"
-    common = operands_dtype(node) if formula.compute == "operands" else fake.dtype
+    if formula.compute == "operands":
+        common = operands_dtype(node)
+    else:
+        common = fake.dtype
     dtype = compute_dtype(common)
 
     if formula.function is power and common is torch.float16 and on_cpu:
@@ -105,10 +108,15 @@ def pointwise(formula: Formula, low: Lowering, node: fx.Node, *args: Any, **kwar
 def operands_dtype(node: fx.Node) -> torch.dtype:
     """What torch promotes the operands of a node to: a comparison computes in it, though its result
     is bool."""
-    fakes = [a.meta["val"] if isinstance(a, fx.Node) else a for a in node.args]
-    if len(fakes) == 2:
-        return torch.result_type(*fakes)
-    return fakes[0].dtype
+    operands = []
+    for argument in node.args:
+        if isinstance(argument, fx.Node):
+            argument = argument.meta["val"]
+        operands.append(argument)
+
+    if len(operands) == 2:
+        return torch.result_type(*operands)
+    return operands[0].dtype
 
 
 for _name, _formula in POINTWISE.items():
@@ -121,9 +129,13 @@ def where(low: Lowering, node: fx.Node, condition: View, yes: Any, no: View) -> 
     dtype = node.meta["val"].dtype
 
     def body(ops: Handler, index: Index) -> Term:
-        chosen = element(yes, ops, index).to(dtype) if isinstance(yes, View) else yes
+        if_true = yes
+        if isinstance(yes, View):
+            if_true = element(yes, ops, index).to(dtype)
+
         test = element(condition, ops, index).to(torch.bool)
-        return test.where(chosen, element(no, ops, index).to(dtype))
+        if_false = element(no, ops, index).to(dtype)
+        return test.where(if_true, if_false)
 
     return low.pointwise(node, body)
 
@@ -135,7 +147,9 @@ def copy(low: Lowering, node: fx.Node, x: View, *more: Any, **options: Any) -> V
     fake = node.meta["val"]
 
     # `x.copy_(source)` leaves `source`, broadcast to `x`. Below vmap that may be a number.
-    source = more[0] if node.target is aten.copy.default else x
+    source: Any = x
+    if node.target is aten.copy.default:
+        source = more[0]
     if not isinstance(source, View):
         source = low.full(source, fake)
 

@@ -34,18 +34,25 @@ RUNS = 10
 def candidates(source: TritonSource) -> Sequence[Choice]:
     """What is tried, the usual choice first: tiles a half to four times as large, with fewer and
     more warps."""
-    tiling, usual = source.tiling, source.tiling.meta(False)
+    tiling = source.tiling
     if isinstance(tiling, ProductTiling):
         return tiling.tiles
 
+    usual = tiling.meta(False)
     changeable = size_to_change(source)
+    usual_warps = tiling.warps(usual)
+    fewer_warps = max(1, usual_warps // 2)
+    more_warps = min(32, usual_warps * 2)
+
     choices = []
     for factor in (1, 0.5, 2, 4):
         size = int(usual[changeable] * factor)
-        warps = tiling.warps(usual)
-        for n in (warps, max(1, warps // 2), min(32, warps * 2)):
-            if size >= 1:
-                choices.append(Choice(usual | {changeable: size}, n))
+        # A tile that has one element cannot be halved.
+        if size < 1:
+            continue
+        tile = usual | {changeable: size}
+        for warps in (usual_warps, fewer_warps, more_warps):
+            choices.append(Choice(tile, warps))
     return choices
 
 
@@ -53,7 +60,9 @@ def size_to_change(source: TritonSource) -> str:
     """Which size of a tile may differ: a tile that holds whole rows keeps its columns."""
     if not source.tiling.columns:
         return "BLOCK"
-    return "ROWS" if source.tiling.persistent else "COLUMNS"
+    if source.tiling.persistent:
+        return "ROWS"
+    return "COLUMNS"
 
 
 def tuned(
@@ -62,13 +71,19 @@ def tuned(
     """The fastest candidate: measured now, or found on disk.
 
     `start(tile, warps)` gives the kernel as a callable."""
-    tried = {str(choice): choice for choice in candidates(source)}
-    starts = {name: functools.partial(start, *choice) for name, choice in tried.items()}
+    tried: dict[str, Choice] = {}
+    starts: dict[str, Callable[[], Callable[..., Any]]] = {}
+    for choice in candidates(source):
+        name = str(choice)
+        tried[name] = choice
+        starts[name] = functools.partial(start, *choice)
 
+    # A kernel that checks its indices has one argument more.
     key_buffers = [*buffers]
     if source.checked:
         key_buffers.append(Buffer("problem", torch.int64, (), (), buffers[0].device))
-    return tried[fastest(source.name, source.source, key_buffers, starts)]
+    best = fastest(source.name, source.source, key_buffers, starts)
+    return tried[best]
 
 
 def fastest(
@@ -151,7 +166,8 @@ def seconds_warm(run: Callable[..., Any], tensors: Sequence[torch.Tensor]) -> fl
 
     milliseconds = []
     for number in range(2 + RUNS):
-        begin, end = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
+        begin = torch.cuda.Event(enable_timing=True)
+        end = torch.cuda.Event(enable_timing=True)
         begin.record()
         run(*tensors)
         end.record()
@@ -166,10 +182,15 @@ def example(buffer: Buffer) -> torch.Tensor:
 
     (Random ones would disturb the program's own.)"""
     # What is expanded has one element in memory.
-    real = []
-    for size, stride in zip(buffer.shape, buffer.stride, strict=True):
-        real.append(1 if stride == 0 else size)
+    real = list(buffer.shape)
+    for dim, stride in enumerate(buffer.stride):
+        if stride == 0:
+            real[dim] = 1
 
-    numbers = torch.linspace(0, 1, real[-1]) if real else torch.tensor(0.5)
-    empty = torch.empty_strided(real, buffer.stride, dtype=buffer.dtype, device=buffer.device)
-    return empty.copy_(numbers).expand(buffer.shape)
+    if real:
+        numbers = torch.linspace(0, 1, real[-1])
+    else:
+        numbers = torch.tensor(0.5)
+
+    memory = torch.empty_strided(real, buffer.stride, dtype=buffer.dtype, device=buffer.device)
+    return memory.copy_(numbers).expand(buffer.shape)

@@ -22,7 +22,7 @@ from course_lib.codegen.streamed_ops import why_not_in_triton
 from course_lib.codegen.streamed_triton import StreamSource, streamed_triton_source
 from course_lib.codegen.triton import TritonSource, triton_source
 from course_lib.codegen.wrapper import Wrapper
-from course_lib.lowering.ir import LoopGraph
+from course_lib.lowering.ir import Buffer, LoopGraph
 from course_lib.runtime.compiler import build_library
 from course_lib.runtime.triton_runner import load_stream, load_triton
 from course_lib.scheduling.kernel import FusedKernel
@@ -56,10 +56,13 @@ class CompiledGraph:
     @property
     def source(self) -> str:
         """Everything that was generated: kernels, then the program that calls them."""
-        return "\n".join([*(kernel.source for kernel in self.kernels), self.wrapper_source])
+        kernel_sources = [kernel.source for kernel in self.kernels]
+        return "\n".join([*kernel_sources, self.wrapper_source])
 
     def __str__(self) -> str:
-        title = "CompiledGraph (from the cache)" if self.cached else "CompiledGraph"
+        title = "CompiledGraph"
+        if self.cached:
+            title += " (from the cache)"
         return "\n".join([title, *map(str, self.schedule.kernels)])
 
 
@@ -82,7 +85,8 @@ def build(
     run = define("call", program.source, "program", {**program.names, **launches})
 
     # Triton's kernels start on the current GPU.
-    gpus = {buffer.device for buffer in graph.buffers.values() if buffer.device.type == "cuda"}
+    devices = {buffer.device for buffer in graph.buffers.values()}
+    gpus = {device for device in devices if device.type == "cuda"}
     if len(gpus) == 1:
         run = on_device(gpus.pop(), run)
 
@@ -112,28 +116,44 @@ def print_kernels(
         used_names.add(name)
         in_triton = is_in_triton(kernel, codegen)
         if isinstance(kernel, Streamed):
-            print_stream = streamed_triton_source if in_triton else streamed_source
-            sources[kernel] = print_stream(kernel, buffers, name)
+            if in_triton:
+                sources[kernel] = streamed_triton_source(kernel, buffers, name)
+            else:
+                sources[kernel] = streamed_source(kernel, buffers, name)
             continue
 
         # Tiles are measured for one size.
-        sizes_are_fixed = autotune and in_triton
-        kernel_to_print = replace(kernel, fixed=None if sizes_are_fixed else graph.fixed)
+        fixed = graph.fixed
+        if autotune and in_triton:
+            fixed = None
+        kernel_to_print = replace(kernel, fixed=fixed)
 
-        printer = triton_source if in_triton else cpp_source
-        sources[kernel] = printer(kernel_to_print, buffers, name)
+        if in_triton:
+            sources[kernel] = triton_source(kernel_to_print, buffers, name)
+        else:
+            sources[kernel] = cpp_source(kernel_to_print, buffers, name)
     return sources
 
 
 def is_in_triton(kernel: OurKernel, codegen: str) -> bool:
     """Is a kernel printed in Triton?"""
-    device = kernel.buffers[0].device if isinstance(kernel, Streamed) else kernel.device
-    return codegen == "triton" or (codegen == "auto" and device.type == "cuda")
+    if codegen != "auto":
+        return codegen == "triton"
+    return device_of(kernel).type == "cuda"
+
+
+def device_of(kernel: OurKernel) -> torch.device:
+    """Where a kernel runs."""
+    if isinstance(kernel, Streamed):
+        return kernel.buffers[0].device
+    return kernel.device
 
 
 def why_no_stream(node: Streamed, codegen: str) -> str:
     """Why the printer of this program has no form for a stream; empty if it has one."""
-    return why_not_in_triton(node) if is_in_triton(node, codegen) else ""
+    if is_in_triton(node, codegen):
+        return why_not_in_triton(node)
+    return ""
 
 
 def load_triton_kernels(
@@ -147,25 +167,32 @@ def load_triton_kernels(
         source = sources[kernel]
         if isinstance(kernel, Streamed):
             assert isinstance(source, StreamSource)
-            return source.name, load_stream(source, kernel.buffers[0].device)
-        assert isinstance(source, TritonSource)
-        like = [graph.buffers[name] for name in source.buffers] if autotune else []
-        return source.name, load_triton(source, kernel.device, like)
+            return source.name, load_stream(source, device_of(kernel))
 
-    to_load: list[OurKernel] = []
+        assert isinstance(source, TritonSource)
+        like: list[Buffer] = []
+        if autotune:
+            like = [graph.buffers[name] for name in source.buffers]
+        return source.name, load_triton(source, device_of(kernel), like)
+
+    to_load = []
     for kernel, source in sources.items():
-        if source.language != "triton":
-            continue
-        # A stream has elements: it is refused where there are none.
-        is_called = isinstance(kernel, Streamed)
-        if isinstance(kernel, FusedKernel):
-            is_called = not any(same(loop.size, 0) for loop in kernel.rows)
-        if is_called:
+        if source.language == "triton" and is_called(kernel):
             to_load.append(kernel)
 
     # Most of what Triton does needs no lock of Python's. What is measured runs alone.
-    with ThreadPoolExecutor(1 if autotune else None) as threads:
+    threads_at_once = 1 if autotune else None
+    with ThreadPoolExecutor(threads_at_once) as threads:
         return dict(threads.map(load, to_load))
+
+
+def is_called(kernel: OurKernel) -> bool:
+    """False for a kernel without elements, which the program does not start.
+
+    (A stream has elements: it is refused where there are none.)"""
+    if isinstance(kernel, Streamed):
+        return True
+    return not any(same(loop.size, 0) for loop in kernel.rows)
 
 
 @dataclass(frozen=True)
@@ -183,10 +210,14 @@ def load_cpp_kernels(sources: Mapping[OurKernel, KernelSource]) -> Library:
         return Library({}, cached=False)
 
     # Products of tiles, if a kernel needs them
-    printed = sources.items()
-    has_streams = any(isinstance(k, Streamed) and source.language == "cpp" for k, source in printed)
-    headers = [prelude(), tiles()] if has_streams else [prelude()]
-    entry = build_library("\n".join([*headers, *(source.source for source in in_cpp)]))
+    headers = [prelude()]
+    for kernel, source in sources.items():
+        if isinstance(kernel, Streamed) and source.language == "cpp":
+            headers.append(tiles())
+            break
+
+    text = "\n".join([*headers, *(source.source for source in in_cpp)])
+    entry = build_library(text)
     library = ctypes.CDLL(str(entry.path))
     launcher: Any = native.load("course_lib.runtime._launcher")
 
@@ -194,7 +225,8 @@ def load_cpp_kernels(sources: Mapping[OurKernel, KernelSource]) -> Library:
     for source in in_cpp:
         address = ctypes.cast(library[source.name], ctypes.c_void_p).value
         # Behind the buffers: a flag for indices out of range, and the sizes of this call
-        passed = len(source.buffers) + source.checked + bool(source.sizes or source.symbols)
+        needs_sizes = bool(source.sizes or source.symbols)
+        passed = len(source.buffers) + source.checked + needs_sizes
         launches[source.name] = launcher.launcher(pack("Pn", address, passed))
     return Library(launches, entry.cached)
 

@@ -74,8 +74,12 @@ class CompileFailed(RuntimeError):
     """A compiler rejected generated source. `source` is the file, kept for a look."""
 
     def __init__(self, who: str, command: Sequence[str], said: Sequence[str], source: Path) -> None:
-        self.command, self.said, self.source = tuple(command), tuple(said), source
-        lines = "\n".join(f"    {line}" for line in said) or "    (it printed nothing)"
+        self.command = tuple(command)
+        self.said = tuple(said)
+        self.source = source
+
+        indented = [f"    {line}" for line in said]
+        lines = "\n".join(indented) or "    (it printed nothing)"
         super().__init__(
             f"{who} failed on {source}\n  command: {' '.join(command)}\n  it said:\n{lines}"
         )
@@ -130,7 +134,8 @@ def run_compiler(
 def identity(compiler: str) -> str:
     """What changes when the compiler is replaced."""
     real = os.path.realpath(compiler)
-    return f"{real} {os.stat(real).st_mtime_ns} {os.stat(real).st_size}"
+    file = os.stat(real)
+    return f"{real} {file.st_mtime_ns} {file.st_size}"
 
 
 @functools.cache
@@ -138,7 +143,8 @@ def optional_flags(compiler: str) -> tuple[str, ...]:
     """The best flags that this compiler takes, found by trying once and kept on disk."""
 
     def best() -> tuple[str, ...]:
-        return next(flags for flags in BEST_FIRST if accepts(compiler, flags) or not flags)
+        # The last ones are none at all, which every compiler takes.
+        return next(flags for flags in BEST_FIRST if not flags or accepts(compiler, flags))
 
     key = build_cache.key_of(identity(compiler), prelude() + PROBE, repr(BEST_FIRST))
     return tuple(build_cache.remember(key, best))
@@ -147,11 +153,15 @@ def optional_flags(compiler: str) -> tuple[str, ...]:
 def accepts(compiler: str, flags: Sequence[str]) -> bool:
     """True if a file that uses OpenMP and vector mathematics builds with these flags, with nothing
     left undefined."""
-    nothing_undefined = ("-Wl,-z,defs",) if sys.platform == "linux" else ()
-    flags = (*FLAGS, *CORRECTNESS, "-O1", *nothing_undefined, *flags)
+    tried = [*FLAGS, *CORRECTNESS, "-O1"]
+    if sys.platform == "linux":
+        tried.append("-Wl,-z,defs")
+    tried += flags
+
     with tempfile.TemporaryDirectory(prefix="course_lib-") as folder:
+        library = Path(folder) / "probe.so"
         try:
-            run_compiler(compiler, flags, prelude() + PROBE, Path(folder) / "probe.so", keep=False)
+            run_compiler(compiler, tried, prelude() + PROBE, library, keep=False)
         except CompileFailed:
             return False
     return True

@@ -56,8 +56,11 @@ pools: dict[Any, Any] = {}
 
 def with_cuda_graphs(program: Program, graph: LoopGraph) -> Program:
     """The program by recordings, or as it is where that cannot be."""
-    numbers = set(graph.numbers) if graph.places else set()
-    tensors = [buffer for n, buffer in enumerate(graph.inputs) if n not in numbers]
+    # Sizes that are numbers among the inputs: each recording has fixed ones.
+    tensors = list(graph.inputs)
+    if graph.places:
+        tensors = [buffer for n, buffer in enumerate(graph.inputs) if n not in graph.numbers]
+
     if reason := why_not(replace(graph, inputs=tensors)):
         tell_that_it_falls_back(reason)
         return program
@@ -76,8 +79,10 @@ def tell_that_it_falls_back(reason: str) -> None:
 def why_not(graph: LoopGraph) -> str | None:
     """What keeps this program from being recorded, or None."""
     devices = sorted({str(buffer.device) for buffer in graph.buffers.values()})
-    if len(devices) != 1 or not devices[0].startswith("cuda"):
-        return f"its tensors are on {' and '.join(devices) or 'no device'}"
+    on_one_gpu = len(devices) == 1 and devices[0].startswith("cuda")
+    if not on_one_gpu:
+        where = " and ".join(devices) or "no device"
+        return f"its tensors are on {where}"
     if None in graph.inputs:
         return "one of its inputs is a number"
     if not graph.nodes:
@@ -117,7 +122,7 @@ class Recording:
         # Which inputs are copied in each call, and where the others must be
         self.moving = sorted(moving)
         self.staying = [n not in moving for n in range(len(inputs))]
-        self.addresses = [x.data_ptr() for x in itertools.compress(inputs, self.staying)]
+        self.addresses = [x.data_ptr() for x in self.those_that_stay(inputs)]
 
         # The recording reads a copy of what moves.
         given = list(inputs)
@@ -128,7 +133,12 @@ class Recording:
             self.replay, results = capture(program, given)
 
         self.sort_results(given, results)
-        self.hold(inputs, [each for each in results if isinstance(each, torch.Tensor)])
+        tensors = [each for each in results if isinstance(each, torch.Tensor)]
+        self.hold(inputs, tensors)
+
+    def those_that_stay(self, inputs: Sequence[torch.Tensor]) -> list[torch.Tensor]:
+        """The inputs that the recording reads where they are."""
+        return list(itertools.compress(inputs, self.staying))
 
     def sort_results(self, given: list[torch.Tensor], results: tuple[Any, ...]) -> None:
         """Note where each result comes from: it is an input, computed anew, or a number."""
@@ -150,9 +160,9 @@ class Recording:
     def hold(self, inputs: Sequence[torch.Tensor], results: list[torch.Tensor]) -> None:
         """Note whose memory the results are in: a recording is free to play when nobody else holds
         that."""
-        of_inputs = {x.untyped_storage()._cdata for x in itertools.compress(inputs, self.staying)}
-        storages = {x.untyped_storage()._cdata for x in results} - of_inputs
-        self.held = {storage: torch._C._storage_Use_Count(storage) for storage in storages}
+        of_inputs = storages_of(self.those_that_stay(inputs))
+        of_results = storages_of(results) - of_inputs
+        self.held = {storage: torch._C._storage_Use_Count(storage) for storage in of_results}
 
         # Another recording finds them at these addresses, as long as this one is there.
         addresses = {x.data_ptr() for x in results} - fixed
@@ -179,6 +189,11 @@ class Recording:
         fresh = map(torch.Tensor.detach, self.fresh)
         found = [*inputs, *fresh, *self.rest]
         return tuple(map(found.__getitem__, self.places))
+
+
+def storages_of(tensors: Sequence[torch.Tensor]) -> set[int]:
+    """The memory that these tensors lie in, as torch's C functions name it."""
+    return {x.untyped_storage()._cdata for x in tensors}
 
 
 def memory_like(x: torch.Tensor) -> torch.Tensor:
@@ -248,7 +263,8 @@ class Recorder:
             return self.program(*inputs)
 
         self.recordings.append(recording)
-        events.emit(events.CudaGraphRecorded(self.program, len(self.recordings), len(self.moving)))
+        count, copied = len(self.recordings), len(self.moving)
+        events.emit(events.CudaGraphRecorded(self.program, count, copied))
         return recording.play(inputs)
 
     def has_moved(self, n: int, address: int) -> bool:
@@ -285,8 +301,10 @@ class RecorderForSizes:
 
     def recorder_for(self, inputs: Sequence[Any]) -> Recorder:
         """A recorder for calls with these sizes."""
-        numbers = list(itertools.compress(inputs, map(operator.not_, self.is_tensor)))
-        return Recorder(with_numbers(self.program, self.is_tensor, numbers), self.written)
+        is_number = map(operator.not_, self.is_tensor)
+        numbers = list(itertools.compress(inputs, is_number))
+        program = with_numbers(self.program, self.is_tensor, numbers)
+        return Recorder(program, self.written)
 
     def tell_once(self) -> None:
         if not self.told:

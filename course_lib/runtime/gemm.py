@@ -51,18 +51,25 @@ def choose_products(graph: LoopGraph) -> LoopGraph:
 def is_for_onednn(node: ExternKernel) -> bool:
     """A product of float32 matrices on the CPU, none of them empty or expanded, with a bias for
     each column if any."""
-    if node.op not in (torch.ops.aten.mm.default, torch.ops.aten.addmm.default) or node.kwargs:
+    # `addmm(bias, x, w)` with other factors than 1 has them among its keywords.
+    is_product = node.op is torch.ops.aten.mm.default
+    is_product_and_bias = node.op is torch.ops.aten.addmm.default
+    if not (is_product or is_product_and_bias) or node.kwargs:
         return False
 
-    bias_fits = len(node.args) == 2 or same(node.args[0].shape, node.args[2].shape[1:])
-    return bias_fits and all(is_full_matrix_of_floats(view) for view in node.args)
+    if is_product_and_bias:
+        bias, _, w = node.args
+        if not same(bias.shape, w.shape[1:]):
+            return False
+    return all(is_full_matrix_of_floats(view) for view in node.args)
 
 
 def is_full_matrix_of_floats(view: View) -> bool:
     """True for a float32 matrix in a CPU's memory that has elements, each in a place of its own (no
     size and no stride is 0)."""
-    on_cpu = view.buffer.device.type == "cpu"
-    return on_cpu and view.dtype == torch.float32 and 0 not in (*view.shape, *view.stride)
+    if view.buffer.device.type != "cpu" or view.dtype != torch.float32:
+        return False
+    return 0 not in view.shape and 0 not in view.stride
 
 
 def choose(kernel: ExternKernel, fixed: Collection[int] | None = None) -> ExternKernel:
@@ -76,12 +83,14 @@ def choose(kernel: ExternKernel, fixed: Collection[int] | None = None) -> Extern
     def near_size(n: Any) -> int:
         if is_symbolic(n):
             return power_of_two(hint(n))
-        is_fixed = fixed is None or n in fixed
-        return n if is_fixed else power_of_two(n)
+        if fixed is None or n in fixed:
+            return int(n)
+        return power_of_two(n)
 
     operands = []
     for view in kernel.args:
-        operands.append(Buffer("", view.dtype, near(view.shape), near(view.stride)))
+        shape, stride = near(view.shape), near(view.stride)
+        operands.append(Buffer("", view.dtype, shape, stride))
 
     seconds = seconds_of(kernel.op, operands)
     gain = seconds["torch"] / seconds.get("oneDNN", float("inf"))
@@ -101,20 +110,24 @@ def onednn() -> Any:
     if not torch.backends.mkldnn.is_available():
         return None
     linear = getattr(torch.ops.mkldnn, "_linear_pointwise", None)
-    return linear and linear.default
+    if linear is None:
+        return None
+    return linear.default
 
 
 def linear_operands(*operands: Any) -> tuple[Any, ...]:
     """(x, w) or (bias, x, w) as oneDNN's linear layer wants them: x, w transposed, bias; and no
     function behind it."""
-    *bias, x, w = operands
+    *biases, x, w = operands
+    bias = biases[0] if biases else None
+
     if isinstance(w, torch.Tensor):
         transposed = w.t()
     else:
         # A view in the graph
-        transposed = replace(w, shape=w.shape[::-1], stride=w.stride[::-1])
-    only_bias = bias[0] if bias else None
-    return x, transposed, only_bias, "none", [], ""
+        shape, stride = w.shape[::-1], w.stride[::-1]
+        transposed = replace(w, shape=shape, stride=stride)
+    return x, transposed, bias, "none", [], ""
 
 
 def seconds_of(op: Any, operands: list[Buffer]) -> dict[str, float]:
@@ -124,16 +137,24 @@ def seconds_of(op: Any, operands: list[Buffer]) -> dict[str, float]:
     key = build_cache.key_of(
         "product", torch.__version__, str(op), repr(operands), threads, precision
     )
-    return build_cache.remember(key, lambda: measure([example(each) for each in operands]))
+
+    def measure_now() -> dict[str, float]:
+        tensors = [example(operand) for operand in operands]
+        return measure(tensors)
+
+    return build_cache.remember(key, measure_now)
 
 
 @torch.inference_mode()
 def measure(tensors: list[torch.Tensor]) -> dict[str, float]:
     """The fastest of some calls of each, in turn; oneDNN is left out if its result is another."""
     until = time.perf_counter() + BUDGET
-    product = torch.mm if len(tensors) == 2 else torch.addmm
+    product: Callable[..., torch.Tensor] = torch.mm
+    if len(tensors) == 3:
+        product = torch.addmm
     ours = functools.partial(product, *tensors)
     calls: dict[str, Callable[[], Any]] = {"torch": ours}
+
     if linear := onednn():
         theirs = functools.partial(linear, *linear_operands(*tensors))
         if torch.allclose(theirs(), ours(), rtol=1e-4, atol=1e-4):
@@ -142,7 +163,8 @@ def measure(tensors: list[torch.Tensor]) -> dict[str, float]:
     best = dict.fromkeys(calls, float("inf"))
     for _ in range(ROUNDS):
         for name, call in calls.items():
-            best[name] = min(best[name], timeit.timeit(call, number=1))
+            seconds = timeit.timeit(call, number=1)
+            best[name] = min(best[name], seconds)
         if time.perf_counter() > until:
             break
     return best

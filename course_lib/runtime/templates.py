@@ -17,8 +17,9 @@ measured with its epilogue alone (`benchmark_epilogue_fusion`).
 """
 
 import functools
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 from course_lib.codegen.triton import triton_source
 from course_lib.failing import may_fail
@@ -53,7 +54,8 @@ def choose_templates(graph: LoopGraph, codegen: str, schedule: Scheduling) -> Lo
         no_plan = None
         return build(part, schedule(part), no_plan, codegen, autotune=True)
 
-    default, ours = schedule(graph), schedule(with_loops(graph, loops))
+    default = schedule(graph)
+    ours = schedule(with_loops(graph, loops))
     default_peak = peak(default, graph)
     regions = regions_of(default, ours, loops)
     # What the calls write that do more than compute: they may not run once more, for measuring.
@@ -82,7 +84,8 @@ def choose_templates(graph: LoopGraph, codegen: str, schedule: Scheduling) -> Lo
 
     # What is faster piece by piece may be slower as a whole.
     wholes = {"library": graph, "template": ours_as_chosen}
-    fastest_whole = fastest(WHOLE, *rivals(wholes, program, schedule), clock=autotune.seconds_warm)
+    compared = rivals(wholes, program, schedule)
+    fastest_whole = fastest(WHOLE, *compared, clock=autotune.seconds_warm)
     return wholes[fastest_whole]
 
 
@@ -102,7 +105,9 @@ def rivals(
 ) -> tuple[str, list[Buffer], dict[str, Callable[[], CompiledGraph]]]:
     """What `fastest` wants to know of programs with the same inputs: their source, their inputs,
     how each is built."""
-    source = "\n".join(source_of(part, schedule) for part in parts.values())
+    sources = [source_of(part, schedule) for part in parts.values()]
+    source = "\n".join(sources)
+
     first = next(iter(parts.values()))
     inputs = [buffer for buffer in first.inputs if buffer]
     tried: dict[str, Callable[[], CompiledGraph]] = {}
@@ -137,7 +142,7 @@ def regions_of(default: Schedule, ours: Schedule, loops: Loops) -> list[set[str]
     writes to one set only."""
     together = [names_of(parts) for parts in loops.values()]
     for this_schedule, other_schedule in ((default, ours), (ours, default)):
-        known = set().union(*together, *(names_of([kernel]) for kernel in other_schedule.kernels))
+        known = names_of(other_schedule.kernels).union(*together)
         for kernel in this_schedule.kernels:
             names = names_of([kernel])
             # A buffer that the other schedule never writes is computed again in that schedule, in
@@ -154,7 +159,9 @@ def names_of(parts: Iterable[Kernel | Node]) -> set[str]:
     """The buffers that kernels or nodes write, those in registers too."""
     names: set[str] = set()
     for part in parts:
-        nodes = part.nodes if isinstance(part, FusedKernel) else [part]
+        nodes: Sequence[Any] = [part]
+        if isinstance(part, FusedKernel):
+            nodes = part.nodes
         for node in nodes:
             names |= {buffer.name for buffer in node.buffers}
     return names
@@ -214,7 +221,9 @@ def piece(graph: LoopGraph, ends: Ends) -> LoopGraph:
         is_input = bool(names_of([node]) & ends.reads)
         if not is_input and not acts(node):
             nodes.append(node)
-    live, _ = live_nodes(nodes, record_all(nodes, graph.buffers, {}), set(ends.stores))
+
+    accesses = record_all(nodes, graph.buffers, {})
+    live, _ = live_nodes(nodes, accesses, set(ends.stores))
     return LoopGraph([*inputs], live, outputs)
 
 
@@ -225,5 +234,6 @@ def source_of(part: LoopGraph, schedule: Scheduling) -> str:
         if isinstance(kernel, FusedKernel):
             texts.append(triton_source(kernel, part.buffers).source)
         else:
-            texts.append(repr((str(kernel.op), kernel.args, kernel.kwargs)))
+            call = (str(kernel.op), kernel.args, kernel.kwargs)
+            texts.append(repr(call))
     return "\n".join(texts)

@@ -63,7 +63,9 @@ def load_triton(
 
     interpreted = type(kernel).__name__ == "InterpretedFunction"
     if interpreted != (device.type == "cpu"):
-        how = "unset TRITON_INTERPRET" if interpreted else "set TRITON_INTERPRET=1"
+        how = "set TRITON_INTERPRET=1"
+        if interpreted:
+            how = "unset TRITON_INTERPRET"
         raise BackendMissing(
             f"Triton was imported in a mode that cannot run on {device.type}: {how} before Python starts"
         )
@@ -125,10 +127,13 @@ def load_interpreted(
 def programs_of_call(source: TritonSource, meta: dict[str, int]) -> Callable[..., int]:
     """How many programs a call starts, as a function of its sizes:
     `lambda s0, s1: (s0*s1 + 1023) // 1024`."""
-    programs = source.tiling.programs(meta)
-    names = {size: sympy.Symbol(f"s{n}", integer=True) for n, size in enumerate(source.symbols)}
+    names = {}
+    for n, size in enumerate(source.symbols):
+        names[size] = sympy.Symbol(f"s{n}", integer=True)
+
     arguments = ", ".join(map(str, names.values()))
-    compute: Callable[..., int] = eval(f"lambda {arguments}: {text_of(programs, names)}")
+    formula = text_of(source.tiling.programs(meta), names)
+    compute: Callable[..., int] = eval(f"lambda {arguments}: {formula}")
     return compute
 
 
@@ -141,7 +146,9 @@ def compiled(
     not what the driver's start expects (`start_by_triton`).
     Raises `CompileFailed` with the last lines of what Triton said."""
     programs = source.tiling.programs(meta)
-    count_for_sizes = programs_of_call(source, meta) if is_symbolic(programs) else None
+    count_for_sizes = None
+    if is_symbolic(programs):
+        count_for_sizes = programs_of_call(source, meta)
 
     # As in eager: x * y + z is rounded twice, and a denormal number is not 0 (but for exponentials
     # below 1e-38 in a stream).
@@ -159,7 +166,9 @@ def compiled(
         kernel[(count,)](*arguments, **how)
 
     driver = importlib.import_module("triton.runtime").driver.active
-    index = torch.cuda.current_device() if device.index is None else device.index
+    index = device.index
+    if index is None:
+        index = torch.cuda.current_device()
     with torch.cuda.device(index):
         compiled_kernel = compile_now(kernel, source, how)
         shared = compiled_kernel.metadata.shared
@@ -167,12 +176,16 @@ def compiled(
             compiled_kernel.name, compiled_kernel.kernel, shared, index
         )[1]
 
-    launch = ctypes.cast(ctypes.CDLL("libcuda.so.1").cuLaunchKernel, ctypes.c_void_p).value
+    # What C needs to start the kernel. 0 programs: they are counted in each call.
+    cuda = ctypes.CDLL("libcuda.so.1")
+    launch = ctypes.cast(cuda.cuLaunchKernel, ctypes.c_void_p).value
     threads = 32 * compiled_kernel.metadata.num_warps
-    launcher: Any = native.load("course_lib.runtime._launcher")
     fixed = 0 if count_for_sizes else programs
+    packed = pack("PPIIII", launch, function, fixed, threads, shared, len(source.symbols))
+
+    launcher: Any = native.load("course_lib.runtime._launcher")
     return launcher.gpu_launcher(
-        pack("PPIIII", launch, function, fixed, threads, shared, len(source.symbols)),
+        packed,
         torch._C._cuda_getCurrentRawStream,
         index,
         start_by_triton,
@@ -197,4 +210,5 @@ def compile_now(kernel: Any, source: TritonSource, how: dict[str, Any]) -> Any:
         kept_source = config.cache_dir() / f"failed-{source.name}.py"
         kept_source.write_text(source.source)
         command = ["triton.compile", source.name]
-        raise CompileFailed("Triton", command, str(error).splitlines()[-8:], kept_source) from None
+        last_lines = str(error).splitlines()[-8:]
+        raise CompileFailed("Triton", command, last_lines, kept_source) from None

@@ -12,7 +12,7 @@ In PyTorch: `torch/csrc/dynamo/guards.cpp`, "dict tags" (`DictGuardManager`, `_d
 """
 
 from collections.abc import Sequence
-from itertools import chain
+from typing import Any
 
 import torch
 
@@ -65,13 +65,18 @@ def until_a_dictionary_changes(guards: Sequence[Guard], names: Names) -> str | N
     again.ask(lasting)
 
     holders = paths.holders(again.variables)
-    again.lines.append(f"return note(noted, *({', '.join(to_note(holders, lasting, again))}))")
+    noted = ", ".join(to_note(holders, lasting, again))
+    again.lines.append(f"return note(noted, *({noted}))")
 
     # The paths that `again` notes begin at these objects. A call may come with others, so the check
     # compares them.
-    roots = [check.variable(root) for root in holders.values() if not paths.stays(root)]
+    compared = ["noted"]
+    for holder in holders.values():
+        if not paths.stays(holder):
+            compared.append(check.variable(holder))
+
+    unchanged = f"unchanged({', '.join(compared)})"
     arguments = ", ".join((FUNCTION, *names.parameters))
-    unchanged = f"unchanged({', '.join(['noted', *roots])})"
     check.lines.append(f"return {unchanged} or again({arguments})")
     return f"{check.function('check')}\n\n{again.function('again')}"
 
@@ -80,19 +85,22 @@ def to_note(holders: dict[Source, Source], lasting: dict[Guard, None], again: Bo
     """The arguments of `note`, in pairs: an object and its `__dict__` (roots first), a dictionary
     twice, a tensor and its looks."""
     variables = again.variables
-    pairs = [
-        (variables.get(holder, holder.expr), variables[path]) for path, holder in holders.items()
-    ]
+    arguments: list[str] = []
+    for path, holder in holders.items():
+        arguments += [variables.get(holder, holder.expr), variables[path]]
 
     for guard in lasting:
         if guard.kind == "hooks":
             own = variables[guard.source]
-            pairs += [(f"{own}[{name!r}]", f"{own}[{name!r}]") for name in HOOKS]
+            for name in HOOKS:
+                dictionary = f"{own}[{name!r}]"
+                arguments += [dictionary, dictionary]
 
     for guard in lasting:
         if guard.kind == "tensor":
-            pairs.append((variables[guard.source], again.names.spell(looks_of(guard))))
-    return list(chain.from_iterable(pairs))
+            looks = again.names.spell(looks_of(guard))
+            arguments += [variables[guard.source], looks]
+    return arguments
 
 
 class Paths:
@@ -100,20 +108,25 @@ class Paths:
     which stay where they are."""
 
     def __init__(self, guards: Sequence[Guard]) -> None:
-        self.types = {
-            guard.source: guard.tests[0].right
-            for guard in guards
-            if isinstance(guard.tests[0], TypeIs)
-        }
-        self.asked_dicts = {guard.source for guard in guards if guard.kind in OF_DICTS}
+        # What guards say is there: an object of this very type, a dictionary
+        self.types: dict[Source, Any] = {}
+        self.asked_dicts: set[Source] = set()
+        for guard in guards:
+            first = guard.tests[0]
+            if isinstance(first, TypeIs):
+                self.types[guard.source] = first.right
+            if guard.kind in OF_DICTS:
+                self.asked_dicts.add(guard.source)
 
     def guard_lasts(self, guard: Guard) -> bool:
         """Does it hold as long as no dictionary on its path changes?
 
         (A tensor's looks are asked at each call all the same.)"""
-        others = (test.right.source for test in guard.tests if isinstance(test.right, SameAs))
-        if not all(map(self.stays, (guard.source, *others))):
+        if not self.stays(guard.source):
             return False
+        for test in guard.tests:
+            if isinstance(test.right, SameAs) and not self.stays(test.right.source):
+                return False
 
         if guard.kind in OF_DICTS:
             return self.is_dict(guard.source)
@@ -140,8 +153,11 @@ class Paths:
         # an attribute in the `__dict__` of an object, or this `__dict__`
         if path.in_dict or path.is_own_dict:
             return True
+
+        # an item of a dictionary or of a tuple
         holds_items = self.is_dict(base) or self.types.get(base) is tuple
-        return isinstance(path.step, Item) and holds_items and self.stays(base)
+        is_item = isinstance(path.step, Item)
+        return is_item and holds_items and self.stays(base)
 
     def is_dict(self, path: Source) -> bool:
         """Is a dictionary there, by what the path is or by a guard?"""
@@ -153,9 +169,17 @@ class Paths:
 
         Roots come first: each call looks them up, and `unchanged` compares them with what was
         noted."""
-        holders = {}
+        of_roots: dict[Source, Source] = {}
+        of_others: dict[Source, Source] = {}
         for path in found:
-            if self.is_dict(path) and self.stays(path):
-                owner = path.base if path.is_own_dict else None
-                holders[path] = owner or path
-        return dict(sorted(holders.items(), key=lambda pair: self.stays(pair[1])))
+            if not self.is_dict(path) or not self.stays(path):
+                continue
+
+            holder = path
+            if path.is_own_dict and path.base is not None:
+                holder = path.base
+            if self.stays(holder):
+                of_others[path] = holder
+            else:
+                of_roots[path] = holder
+        return {**of_roots, **of_others}

@@ -38,7 +38,9 @@ def bernoulli_(x: Tensor, p: float = 0.5, **generator: Any) -> Any:
     So does this overload; the one that functionalization would take does not."""
     if x.is_contiguous():
         return NotImplemented
-    return x.copy_(aten.bernoulli.Tensor(x, torch.tensor(p, dtype=torch.float64), **generator))
+
+    probability = torch.tensor(p, dtype=torch.float64)
+    return x.copy_(aten.bernoulli.Tensor(x, probability, **generator))
 
 
 @decomposes(getattr(aten.random, "from"))
@@ -74,7 +76,8 @@ def whole_power(x: Tensor, y: Any) -> Any:
 def hardsigmoid_backward(grad: Tensor, x: Tensor) -> Tensor:
     """Eager has one sixth as a float32, for float64, too."""
     sixth = float(torch.tensor(1 / 6, dtype=torch.float32))
-    return torch.where((x > -3) & (x < 3), grad * sixth, 0.0)
+    is_between = (x > -3) & (x < 3)
+    return torch.where(is_between, grad * sixth, 0.0)
 
 
 @decomposes(torch.nn.functional.one_hot)
@@ -93,7 +96,8 @@ def quantile(
 ) -> Tensor:
     """On a CPU eager looks if `q` lies between 0 and 1; while torch traces, it does not."""
     if isinstance(q, Tensor) and x.device.type == "cpu":
-        refuse(((q >= 0) & (q <= 1)).logical_not(), "quantile")
+        is_between = (q >= 0) & (q <= 1)
+        refuse(is_between.logical_not(), "quantile")
     return function(x, q, *args, **kwargs)
 
 
@@ -119,21 +123,28 @@ def interpolation(packet: Any, copies: Callable[[int, int], bool]) -> dict[Any, 
     def to_sizes(x: Tensor, sizes: Sequence[int], *more: Any) -> Tensor:
         # The last arguments are a factor for each dimension; they may be left out.
         rank = len(sizes)
+        aligned, factors = more, (None,) * rank
         if len(more) >= rank:
-            aligned, factors = more[:-rank], list(more[-rank:])
-        else:
-            aligned, factors = more, [None] * rank
+            aligned, factors = more[:-rank], more[-rank:]
 
-        for d, (old, new) in enumerate(zip(x.shape[2:], sizes, strict=True)):
+        # The first two dimensions are no sides of the image.
+        old_sizes = x.shape[2:]
+        counting: list[Any] = []
+        for old, new, factor in zip(old_sizes, sizes, factors, strict=True):
             if copies(old, new):
-                factors[d] = None
-        return torchs(x, sizes, *aligned, *factors)
+                factor = None
+            counting.append(factor)
+        return torchs(x, sizes, *aligned, *counting)
 
     def by_factors(x: Tensor, sizes: Sequence[int] | None, *more: Any) -> Tensor:
         *aligned, factors = more
         if sizes is None:
-            sizes = [math.floor(n * by) for n, by in zip(x.shape[2:], factors, strict=True)]
-        return to_sizes(x, sizes, *aligned, *(factors or [None] * len(sizes)))
+            scaled = zip(x.shape[2:], factors, strict=True)
+            sizes = [math.floor(size * factor) for size, factor in scaled]
+
+        if not factors:
+            factors = [None] * len(sizes)
+        return to_sizes(x, sizes, *aligned, *factors)
 
     return {packet.default: to_sizes, packet.vec: by_factors}
 

@@ -41,22 +41,34 @@ ROUNDS = 10  # As many as Philox4x32-10 has, torch's generator on a GPU
 def philox(seed: Tensor, n: Tensor) -> Tensor:
     """Numbers in [0, 1) of float32: those at places `n` (int64) of the seed (int64, a single
     one)."""
-    key, key2 = seed & LOW, seed >> 32 & LOW
-    a, b = n & LOW, n >> 32 & LOW
+    key, key2 = halves(seed)
+    a, b = halves(n)
     c, d = torch.zeros_like(n), torch.zeros_like(n)
 
     for _ in range(ROUNDS):
         # 64 bits of two times 32; the sign is only one more bit
         p = a * 0xD2511F53
         q = c * 0xCD9E8D57
-        high_p, high_q = p >> 32 & LOW, q >> 32 & LOW
-        a, b, c, d = high_q ^ b ^ key, q & LOW, high_p ^ d ^ key2, p & LOW
-        key, key2 = key + 0x9E3779B9 & LOW, key2 + 0xBB67AE85 & LOW
+        high_p = p >> 32 & LOW
+        high_q = q >> 32 & LOW
+
+        a = high_q ^ b ^ key
+        b = q & LOW
+        c = high_p ^ d ^ key2
+        d = p & LOW
+
+        key = key + 0x9E3779B9 & LOW
+        key2 = key2 + 0xBB67AE85 & LOW
 
     # As `tl.rand`: the 32 bits as a signed number, its magnitude times 2**-31. The factor is
     # rounded down, so that 1 is not reached.
     magnitude = torch.where(a >> 31 == 0, a, LOW - a)
     return magnitude.float() * 4.6566127342e-10
+
+
+def halves(n: Tensor) -> tuple[Tensor, Tensor]:
+    """The lower and the upper 32 bits of each number."""
+    return n & LOW, n >> 32 & LOW
 
 
 @torch.library.impl(LIBRARY, "random", "CompositeExplicitAutograd")
@@ -95,39 +107,44 @@ def uniform(like: Tensor) -> Tensor:
     return torch.ops.course_lib.random(seed, first, like.shape)
 
 
-def drawn_below(like: Tensor, p: Any, generator: Any) -> Any:
-    """True with the probability `p`. A generator of its own is left to torch."""
+def bernoulli(x: Tensor, p: Any = None, generator: Any = None) -> Any:
+    """0 or 1 for each element: the probability is `p`, or the element itself.
+
+    A generator of its own is left to torch."""
     if generator:
         return NotImplemented
-    return uniform(like) < p
 
-
-def bernoulli(x: Tensor, p: Any = None, generator: Any = None) -> Any:
-    """0 or 1 for each element: the probability is `p`, or the element itself."""
-    drawn = drawn_below(x, x if p is None else p, generator)
-    return drawn if drawn is NotImplemented else drawn.to(x.dtype)
+    probability = x if p is None else p
+    drawn = uniform(x) < probability
+    return drawn.to(x.dtype)
 
 
 def bernoulli_(x: Tensor, p: Any = 0.5, generator: Any = None) -> Any:
     """`bernoulli`, written into `x`. The probability is `p`."""
-    drawn = drawn_below(x, p, generator)
-    return drawn if drawn is NotImplemented else x.copy_(drawn)
+    if generator:
+        return NotImplemented
+    return x.copy_(uniform(x) < p)
 
 
 def native_dropout(x: Tensor, p: float, train: bool | None) -> Any:
     """What is kept is scaled up, so that the mean stays. Also gives which elements are kept."""
     if train is False or p in (0, 1):
         return NotImplemented
+
     keep_mask = uniform(x) >= p
-    return (keep_mask * x * (1 / (1 - p))).to(x.dtype), keep_mask
+    scale = 1 / (1 - p)
+    result = keep_mask * x * scale
+    return result.to(x.dtype), keep_mask
 
 
 def rand(size: Sequence[int], **options: Any) -> Tensor:
+    """Numbers for a tensor of this size."""
     like = aten.empty(size, **options)
     return uniform(like).to(like.dtype)
 
 
 def rand_like(x: Tensor, **options: Any) -> Tensor:
+    """Numbers for a tensor as `x` is."""
     like = aten.empty_like(x, **options)
     return uniform(like).to(like.dtype)
 
