@@ -45,7 +45,7 @@ import contextlib
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from types import CellType
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import fx
@@ -120,40 +120,58 @@ def capture(
     """
     endings: Endings = {}
     while True:
-        attempt = Attempt(frame, interpreter, World(history or History(), fullgraph), endings)
-        problem, plain = None, False
-        try:
-            result = attempt.run()
-        except Unsupported as error:
-            problem = error
-        except ConstraintViolationError:  # a promise about sizes that the program does not keep
-            attempt.world.forget()
-            raise
-        except BaseException as error:
-            if not isinstance(error, GuardOnDataDependentSymNode):
-                check_own_failure(error)
-            problem, plain = attempt.raised_by_the_program(error), True
+        world = World(history or History(), fullgraph)
+        attempt = Attempt(frame, interpreter, world, endings)
+        outcome = outcome_of(attempt)
 
-        if problem is not None and problem.anew:
-            attempt.world.forget()
+        if isinstance(outcome, CaptureResult):
+            attempt.tell()
+            world.forget()
+            return outcome
+
+        problem, plain = outcome
+        if problem.anew:
+            # What ended an earlier attempt may not end this one.
+            world.forget()
             endings.clear()
+            problem.__traceback__ = None  # its frames hold the user's objects
             continue
 
-        try_again = problem is not None and not fullgraph and attempt.note(problem, plain)
+        try_again = not fullgraph and attempt.note(problem, plain)
         if not try_again:
-            # the last attempt: whoever listens hears what was interpreted
-            for event in attempt.world.told:
-                events.emit(event)
-        attempt.world.forget()
+            attempt.tell()
+        world.forget()
+        if try_again:
+            continue
 
-        if problem is None:
-            return result
-        if not try_again:
-            complete(problem, attempt)
-            try:
-                raise problem
-            finally:
-                del problem  # its traceback holds this frame
+        complete(problem, attempt)
+        try:
+            raise problem
+        finally:
+            del problem, outcome  # its traceback holds this frame
+
+
+class Obstacle(NamedTuple):
+    """Why an attempt could not go on."""
+
+    problem: Unsupported
+    # Must the rest of the frame run as it is?
+    plain: bool
+
+
+def outcome_of(attempt: "Attempt") -> CaptureResult | Obstacle:
+    """What an attempt gives, or what it stopped at."""
+    try:
+        return attempt.run()
+    except Unsupported as error:
+        return Obstacle(error, plain=False)
+    except ConstraintViolationError:  # a promise about sizes that the program does not keep
+        attempt.world.forget()
+        raise
+    except BaseException as error:
+        if not isinstance(error, GuardOnDataDependentSymNode):
+            check_own_failure(error)
+        return Obstacle(attempt.raised_by_the_program(error), plain=True)
 
 
 def complete(problem: Unsupported, attempt: "Attempt") -> None:
@@ -170,7 +188,10 @@ class Attempt:
     def __init__(
         self, frame: Frame, interpreter: type[Interpreter], world: World, endings: Endings
     ) -> None:
-        self.frame, self.endings, self.world = frame, endings, world
+        self.frame = frame
+        self.endings = endings
+        self.world = world
+
         names = frame.func.__globals__
         world.globals[id(names)] = GlobalNames(names, FRAME.attr("__globals__"))
         world.know(frame.func, frame.func, FRAME)
@@ -180,10 +201,12 @@ class Attempt:
     def variables(self) -> dict[str, Any]:
         """What stands for the arguments that the code reads, and for its cells."""
         frame, code = self.frame, self.frame.code
-        read = {*live(code)[instructions(code)[0].offset], *code.co_cellvars}
+        first = instructions(code)[0]
+        read = {*live(code)[first.offset], *code.co_cellvars}
         read.update(code.co_varnames[:1])  # `super()` reads it
         if sources.lists_variables(code):
             read.update(code.co_varnames)
+
         called = sources.variables(frame.locals)
         stand_ins = {}
         for name, value in frame.locals.items():
@@ -222,6 +245,9 @@ class Attempt:
             head = builder.finish()
 
         self.guard_sizes()
+        problem = None
+        if ending is not None:
+            problem = ending.problem
         return CaptureResult(
             self.frame.code.co_qualname,
             self.frame.where,
@@ -231,9 +257,14 @@ class Attempt:
             example_inputs=[graph_input.real for graph_input in world.builder.inputs],
             operations=world.builder.operations,
             looks_up=any(type(warned.place) is int for warned in world.warned),
-            problem=ending.problem if ending else None,
+            problem=problem,
             sizes=self.guards_of_sizes,
         )
+
+    def tell(self) -> None:
+        """The last attempt: whoever listens hears what was interpreted."""
+        for event in self.world.told:
+            events.emit(event)
 
     def head_to_the_end(self, result: Any) -> HeadBuilder:
         """The head of a frame that was interpreted to its end."""
@@ -265,8 +296,10 @@ class Attempt:
         (A backend may ask more about them.)"""
         code = self.frame.code
         start = Location(code.co_filename, code.co_firstlineno, code.co_qualname)
-        tests = self.world.shapes.tests()
-        return [Guard(FRAME, "sizes", (test,), cause or start) for test, cause in tests.items()]
+        guards = []
+        for test, cause in self.world.shapes.tests().items():
+            guards.append(Guard(FRAME, "sizes", (test,), cause or start))
+        return guards
 
     def raised_by_the_program(self, error: BaseException) -> Unsupported:
         """The program itself raises: the graph ends there, and eager raises what it raises.

@@ -146,7 +146,9 @@ class HeadBuilder(Rebuilder):
         """The whole: fetch, run the graph, then the rest."""
         sources = [found for _, found in self.fetched if isinstance(found, Source)]
         runs = bool(self.world.builder.operations)
-        inputs = [graph_input.source for graph_input in self.world.builder.inputs] if runs else []
+        inputs = []
+        if runs:
+            inputs = [graph_input.source for graph_input in self.world.builder.inputs]
         once = FetchedOnce([*sources, *inputs], len(inputs) > MANY)
         lines = list(once.lines)
         for name, found in self.fetched:
@@ -167,8 +169,10 @@ class HeadBuilder(Rebuilder):
             listed = ", ".join(arguments)
 
         # Capture has noted what the operations warn of, and the head shows it itself.
-        within = f"with {self.name_for(quiet)}(): " if self.world.builder.has_warned else ""
-        return f"{within}__out = {GRAPH}({listed})"
+        call = f"__out = {GRAPH}({listed})"
+        if self.world.builder.has_warned:
+            return f"with {self.name_for(quiet)}(): {call}"
+        return call
 
     # --- where eager must run the frame instead
 
@@ -206,7 +210,8 @@ class HeadBuilder(Rebuilder):
 
         if wrong:
             undo = self.undo(lines, nodes)
-            lines.append(f"if {' or '.join(wrong)}: {undo}return {as_it_is}")
+            condition = " or ".join(wrong)
+            lines.append(f"if {condition}: {undo}return {as_it_is}")
 
     def catch_errors(self, lines: list[str], nodes: Iterable[fx.Node]) -> None:
         """Put the call of the graph, which is the last of `lines`, into a `try`.
@@ -252,7 +257,9 @@ class HeadBuilder(Rebuilder):
         capture expected: if one fails, nothing is changed."""
         for tensor, truth in self.world.builder.expected:
             text = self.rebuild(tensor)
-            self.checks.append(text if truth else f"not {text}")
+            if not truth:
+                text = f"not {text}"
+            self.checks.append(text)
 
         for warned in self.world.warned:
             self.warning_effect(warned)
@@ -288,7 +295,8 @@ class HeadBuilder(Rebuilder):
         an attribute of a tensor or a class."""
         holder, name = stored.holder, stored.name
         if type(holder) is dict:
-            place = f"{self.world.globals[id(holder)].source.expr}[{name!r}]"
+            names = self.world.globals[id(holder)].source.expr
+            place = f"{names}[{name!r}]"
         else:
             place = f"{self.rebuild(holder)}.{name}"
 
@@ -311,13 +319,16 @@ class HeadBuilder(Rebuilder):
             function = "show_above"
             where = [str(at)]
 
-        source = [] if warned.source is None else [self.rebuild(warned.source)]
-        only_at_first_call = ""
+        arguments = [*what, *where]
+        if warned.source is not None:
+            arguments.append(self.rebuild(warned.source))
+
+        call = f"{function}({', '.join(arguments)})"
         if warned.calls:
             # The counter gives 0 in the first call of the head.
-            only_at_first_call = f"if not next({self.name_for(warned.calls, 'calls')}): "
-        arguments = ", ".join([*what, *where, *source])
-        self.body.append(f"{only_at_first_call}{function}({arguments})")
+            calls = self.name_for(warned.calls, "calls")
+            call = f"if not next({calls}): {call}"
+        self.body.append(call)
 
     def content_effect(self, known: Known, now: Any, before: Any) -> None:
         """What a container holds: what was added, or, if more than that changed, all of it anew
@@ -353,9 +364,9 @@ class HeadBuilder(Rebuilder):
             if before.get(name, MISSING) is not value:
                 self.set_attribute(known, name, value)
 
-        gone = [name for name, value in before.items() if value is not MISSING and name not in now]
-        for name in gone:
-            self.body.append(f"object.__delattr__({self.fetch(known)}, {name!r})")
+        for name, value in before.items():
+            if value is not MISSING and name not in now:
+                self.body.append(f"object.__delattr__({self.fetch(known)}, {name!r})")
 
     def set_attribute(self, known: Known, name: str, value: Any) -> None:
         """`object.name = value`, without running code of the user's a second time."""
@@ -411,7 +422,8 @@ def changes_of_dict(items: dict[Any, Any], before: dict[Any, Any]) -> tuple[dict
         if old.get(id(key), MISSING) is not item:
             more[key] = item
 
-    anew = [*map(id, items)][: len(before)] != [*map(id, before)]
+    first_keys = list(items)[: len(before)]
+    anew = [*map(id, first_keys)] != [*map(id, before)]
     if anew or more:
         refuse_own_keys(items)
     return more, anew
@@ -419,7 +431,9 @@ def changes_of_dict(items: dict[Any, Any], before: dict[Any, Any]) -> tuple[dict
 
 def is_another_list(before: list[Any], items: list[Any]) -> bool:
     """True if something was taken out or replaced, not only added at the end."""
-    return len(items) < len(before) or not all(map(operator.is_, items, before))
+    if len(items) < len(before):
+        return True
+    return not all(map(operator.is_, items, before))
 
 
 def is_on_gpu(node: fx.Node) -> bool:

@@ -442,7 +442,9 @@ def is_unknown(condition: torch.SymBool) -> bool:
 
 def new_cell(value: Any) -> CellType:
     """A cell that holds `value`; MISSING: an empty one."""
-    return CellType() if value is MISSING else CellType(value)
+    if value is MISSING:
+        return CellType()
+    return CellType(value)
 
 
 def has_own_operators(value: Any) -> bool:

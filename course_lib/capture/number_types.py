@@ -40,41 +40,63 @@ def type_of_result(function: Any, args: Sequence[Any]) -> type[int] | type[float
         return float
     if function in ROUNDING and len(args) == 1:
         return int
-    if function is round:
-        return float if is_float(args[0]) else None
     if function in WHOLE:
-        return float if any(map(is_float, args)) else int
-    if function in EXTREMES:
-        return float if all(map(is_float, args)) else None
-    return type_of_power(*args) if function in POWERS else None
+        if any(map(is_float, args)):
+            return float
+        return int
+
+    # `round(n, 2)` and `max(1, 2)` of ints are left to the caller. `max(1, 2.0)` gives one or the
+    # other.
+    if function is round and is_float(args[0]):
+        return float
+    if function in EXTREMES and all(map(is_float, args)):
+        return float
+    if function in POWERS:
+        return type_of_power(*args)
+    return None
 
 
 def type_of_power(base: Any, exponent: Any, *modulus: Any) -> type[int] | type[float] | None:
     """The same of `base ** exponent`. A negative base may give a complex number."""
     if modulus:
         return None
+
+    # 2 ** 3 is an int, 2 ** -3 a float.
     if type(exponent) is int:
-        is_int = exponent >= 0 and not is_float(base)
-        return int if is_int else float
-    is_whole = type(exponent) is float and exponent.is_integer()
-    is_positive = type(base) is float and base > 0
-    return float if is_whole or is_positive else None
+        if exponent >= 0 and not is_float(base):
+            return int
+        return float
+
+    # 2.0 ** n is real for each n, and so is n ** 2.0; (-8.0) ** 0.5 is not.
+    exponent_is_whole = type(exponent) is float and exponent.is_integer()
+    base_is_positive = type(base) is float and base > 0
+    if exponent_is_whole or base_is_positive:
+        return float
+    return None
 
 
 def unchanged(number: Any) -> set[Any]:
     """The functions that give this number back as it is."""
     if type(number) not in (torch.SymInt, torch.SymFloat):
         return set()
-    return {float, operator.pos} if is_float(number) else {*ROUNDING, operator.pos}
+    if is_float(number):
+        return {float, operator.pos}
+    return {*ROUNDING, operator.pos}
 
 
 def is_float(number: Any) -> bool:
+    """A float of Python's, or a symbol of one?"""
     return isinstance(number, (float, torch.SymFloat))
 
 
 def largest_of_symbols(function: Any, numbers: Sequence[Any]) -> Any:
     """`max(numbers)`, or `min`, of ints of which no value is known: one more symbol."""
-    symbol, *others = sorted(numbers, key=lambda number: type(number) is int)
-    for number in others:
-        symbol = getattr(symbol, EXTREMES[function])(number)
-    return symbol
+    symbols: list[Any] = [number for number in numbers if type(number) is not int]
+    known_numbers = [number for number in numbers if type(number) is int]
+
+    # Only a symbol has the method, so one of them comes first.
+    largest = symbols[0]
+    for number in [*symbols[1:], *known_numbers]:
+        method = getattr(largest, EXTREMES[function])
+        largest = method(number)
+    return largest

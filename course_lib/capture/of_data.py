@@ -38,12 +38,17 @@ def mark_sizes_of_data(
 
     found = builder.shapes.found
     for tensor in tensors_in(result):
+        if not builder.has_node(tensor):
+            continue
         for dim, size in enumerate(tensor.shape):
-            is_new = is_of_data(size) and size.node.expr not in found
-            if is_new and size.node.expr.is_Symbol and builder.has_node(tensor):
-                shown = f"{operation.name}(...).shape[{dim}]"
-                texts = Texts(str(size), shown)
-                found[size.node.expr] = Origin(size, texts, SIZE, (tensor, dim))
+            if not is_of_data(size):
+                continue
+
+            # A formula, like twice a size, is found by its symbols.
+            symbol = size.node.expr
+            if symbol.is_Symbol and symbol not in found:
+                texts = Texts(str(size), f"{operation.name}(...).shape[{dim}]")
+                found[symbol] = Origin(size, texts, SIZE, (tensor, dim))
 
 
 def names_sizes_again(builder: GraphBuilder, operation: Operation, result: Any) -> bool:
@@ -65,7 +70,8 @@ def symbols_of_data(values: Any) -> set[Any]:
     for leaf in tree_leaves(values):
         for size in numbers_of(leaf):
             if is_of_data(size):
-                found |= set(filter(is_symbol_of_data, size.node.expr.free_symbols))
+                symbols = size.node.expr.free_symbols
+                found |= set(filter(is_symbol_of_data, symbols))
     return found
 
 
@@ -94,7 +100,10 @@ def add_number_of_data(
     node.meta.update(val=number, location=builder.location, module=builder.module, of_data=True)
     builder.formulas[number.node.expr] = node
 
-    shown = of_tensor if of is None else builder.node_of(of)
+    # To the user it is the number of a tensor that the program has.
+    shown = of_tensor
+    if of is not None:
+        shown = builder.node_of(of)
     texts = Texts(str(number), f"{shown.name}.item()")
     builder.shapes.found[number.node.expr] = Origin(number, texts)
     return number
@@ -109,9 +118,11 @@ def told_of_data(graph: fx.Graph) -> list[str]:
     lines = []
     for node in graph.nodes:
         if node.meta.get("of_data"):
-            at = node.meta["location"]
-            cause = f"    # {at}: {at.text}" if at else ""
-            lines += [f"of the data: {what}{cause}" for what in said_by_data(node)]
+            cause = ""
+            if at := node.meta["location"]:
+                cause = f"    # {at}: {at.text}"
+            for what in said_by_data(node):
+                lines.append(f"of the data: {what}{cause}")
         elif node.target is fact:
             lines.append(f"checked in each call: {node.args[1]}")
     return lines
@@ -122,13 +133,17 @@ def said_by_data(node: fx.Node) -> list[str]:
     value = node.meta["val"]
     if is_of_data(value):
         return [f"the number {node.name}"]
+
     tensors = tensors_in(value)
-    return [
-        f"the size {node.name}{f'[{n}]' if tensors[1:] else ''}.shape[{dim}]"
-        for n, tensor in enumerate(tensors)
-        for dim, size in enumerate(tensor.shape)
-        if is_of_data(size)
-    ]
+    told = []
+    for n, tensor in enumerate(tensors):
+        name = node.name
+        if len(tensors) > 1:
+            name += f"[{n}]"
+        for dim, size in enumerate(tensor.shape):
+            if is_of_data(size):
+                told.append(f"the size {name}.shape[{dim}]")
+    return told
 
 
 # ---- the breaks ----------------------------------------------------------------------------------
@@ -145,7 +160,9 @@ def needs_data(function: Any, error: Any) -> Unsupported:
 def asks_data(shapes: Shapes, error: Any) -> Unsupported:
     """The break at a question about a size, or a number, that only the data can answer."""
     question = shapes.text(error.cond, shown=True)
-    verb = "asks whether" if error.cond.is_Relational else "needs in Python the value of"
+    verb = "needs in Python the value of"
+    if error.cond.is_Relational:
+        verb = "asks whether"
     return Unsupported(
         f"{verb} {question}, which only the data says",
         "state what always holds by torch._check, or choose by torch.where or torch.cond",

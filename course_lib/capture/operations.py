@@ -82,13 +82,17 @@ class Operation:
     def name(self) -> str:
         """`add` of `torch.add` and of `tensor.add`, "" if the function has none."""
         target = self.target
-        return target if isinstance(target, str) else getattr(target, "__name__", "")
+        if isinstance(target, str):
+            return target
+        return getattr(target, "__name__", "")
 
     @property
     def function(self) -> Callable[..., Any]:
         """What runs on fakes."""
         target = self.target
-        return getattr(torch.Tensor, target) if isinstance(target, str) else target
+        if isinstance(target, str):
+            return getattr(torch.Tensor, target)
+        return target
 
     @property
     def is_on_tensor(self) -> bool:
@@ -100,7 +104,9 @@ def device_of_cpu(value: Any) -> Any:
     """There is one CPU: a tensor on `cpu:0` says that it is on `cpu`, but a fake one would not."""
     if isinstance(value, torch.device) and value.type == "cpu":
         return torch.device("cpu")
-    return "cpu" if isinstance(value, str) and value == "cpu:0" else value
+    if isinstance(value, str) and value == "cpu:0":
+        return "cpu"
+    return value
 
 
 # ---- instead of recording ------------------------------------------------------------------------

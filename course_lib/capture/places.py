@@ -53,7 +53,9 @@ class Places:
     def of(self, value: Any) -> Known | None:
         """What is known of a stand-in from outside."""
         known = self.known.get(id(value))
-        return known if known is not None and known.stand_in is value else None
+        if known is not None and known.stand_in is value:
+            return known
+        return None
 
     def is_opaque(self, value: Any) -> bool:
         """Is it an object of which capture knows nothing?"""
@@ -80,14 +82,18 @@ class Places:
     def source_of(self, obj: Any) -> Source | None:
         """Where to find `obj` again: where it was found, or where it can be imported from."""
         known = self.of(obj)
-        return known.source if known else self.static_source(obj)
+        if known:
+            return known.source
+        return self.static_source(obj)
 
     def static_source(self, obj: Any) -> Source | None:
         """Where an object that names its own place (a module, a class, a function) can be imported
         from."""
         if is_a(obj, types.ModuleType):
             loaded = sys.modules.get(obj.__name__, MISSING)
-            return Imported(obj.__name__) if obj is loaded else None
+            if obj is loaded:
+                return Imported(obj.__name__)
+            return None
 
         module: Any = getattr(obj, "__module__", None)
         path: Any = getattr(obj, "__qualname__", None)

@@ -80,9 +80,9 @@ class Rebuilder:
 
         # A container that holds itself has got its name on the way, and is filled now.
         if id(value) in self._written and type(value) in (list, dict):
-            self.body.append(
-                f"{self._written[id(value)].text}.{METHOD_TO_ADD_ITEMS[type(value)]}({text})"
-            )
+            name = self._written[id(value)].text
+            method = METHOD_TO_ADD_ITEMS[type(value)]
+            self.body.append(f"{name}.{method}({text})")
         self._written.setdefault(id(value), Written(value, text))
         return self._written[id(value)].text
 
@@ -119,7 +119,8 @@ class Rebuilder:
     def display(self, items: Any) -> str:
         """The text of a list or a dict with these items."""
         if not is_a(items, dict):
-            return "[" + ", ".join([self.rebuild(item) for item in items]) + "]"
+            texts = [self.rebuild(item) for item in items]
+            return f"[{', '.join(texts)}]"
 
         pairs = [f"{self.rebuild(key)}: {self.rebuild(item)}" for key, item in items.items()]
         return "{" + ", ".join(pairs) + "}"
@@ -138,7 +139,9 @@ class Rebuilder:
         twin = known.source.base
         if known.source.before != "model_of(" or twin is None:
             return ""
-        return twin.expr if twin.is_variable else self.hoist(twin, twin)
+        if twin.is_variable:
+            return twin.expr
+        return self.hoist(twin, twin)
 
     def hoist(self, value: Any, found: Source | str) -> str:
         """A variable that gets what is at this source (or this expression) at the start of the
@@ -198,7 +201,9 @@ class Rebuilder:
             method = METHOD_TO_ADD_ITEMS[base]
             texts = [self.display(items)]
 
-        calls = [("clear", "")] if anew else []
+        calls = []
+        if anew:
+            calls.append(("clear", ""))
         if items:
             calls += [(method, text) for text in texts]
 

@@ -83,7 +83,8 @@ def text_of_relation(question: sympy.Basic, names: dict[sympy.Symbol, sympy.Symb
     if type(question) not in SIGNS or not of_whole_numbers(question):
         return None
     form = tidied(question, list(names))
-    return f"{text_of(form.lhs, names)} {SIGNS[type(form)]} {text_of(form.rhs, names)}"
+    left, right = text_of(form.lhs, names), text_of(form.rhs, names)
+    return f"{left} {SIGNS[type(form)]} {right}"
 
 
 def holds_anyway(question: sympy.Basic, ranges: dict[sympy.Symbol, Any]) -> bool:
@@ -112,8 +113,11 @@ def without_limits(question: sympy.Basic, ranges: dict[sympy.Symbol, Any]) -> sy
     def larger(*parts: sympy.Expr) -> sympy.Expr:
         formulas = [part for part in parts if not part.is_number]
         limits = [part for part in parts if part.is_number]
-        if len(formulas) == 1 and bound_sympy(formulas[0], ranges).lower >= max(limits, default=0):
-            return formulas[0]
+        if len(formulas) == 1:
+            (formula,) = formulas
+            least = bound_sympy(formula, ranges).lower
+            if least >= max(limits, default=0):
+                return formula
         return Max(*parts)
 
     return question.replace(Max, larger)
@@ -154,12 +158,17 @@ def divided(sides: Sides) -> Sides | None:
     """`2*n <= 9` as `n <= 4`: divided by what all terms on the left have in common. None: it holds for no number, or for all."""
     terms = terms_of(sides.left)
     factors = list(terms.values())
-    common = sympy.gcd(factors) if len(factors) > 1 else abs(factors[0])
+    if len(factors) > 1:
+        common = sympy.gcd(factors)
+    else:
+        common = abs(factors[0])
     left = sum_of({term: times / common for term, times in terms.items()})
 
     if sides.sign not in INEQUALITIES:
         right = sides.right / common
-        return Sides(sides.sign, left, right) if right.is_integer else None
+        if right.is_integer:
+            return Sides(sides.sign, left, right)
+        return None
 
     # Of whole numbers `n <= 4.5` is `n <= 4`, and `n < 4.5` is `n < 5`
     right = sides.right / common
@@ -180,7 +189,9 @@ def apart(sides: Sides, order: Sequence[sympy.Symbol]) -> Sides:
 
     # The plain number stands where it is positive
     number = sides.right
-    moved = Sides(sides.sign, added + max(-number, 0), taken + max(number, 0))
+    left = added + max(-number, 0)
+    right = taken + max(number, 0)
+    moved = Sides(sides.sign, left, right)
     if first(added, order) <= first(taken, order):
         return moved
     return moved.mirrored

@@ -90,7 +90,9 @@ def kind_of_slot(value: Any) -> Slot:
     """How `resume_at` is to put back what stands here."""
     if type(value) is Handled:
         return Slot.HANDLED
-    return Slot.NULL if value is NULL else Slot.VALUE
+    if value is NULL:
+        return Slot.NULL
+    return Slot.VALUE
 
 
 def texts_of(head: Rebuilder, stack: list[Any]) -> list[str]:

@@ -141,20 +141,22 @@ class Shapes:
         sizes = tuple(tensor.shape)
         self.history.meet(source, sizes)
         promised, wished, static = marks(tensor)
-        symbolic = [
-            d not in static - promised - wished
-            and self.history.is_symbolic(source, d, size, promised | wished)
-            for d, size in enumerate(sizes)
-        ]
+        marked = promised | wished
+        kinds = []
+        for d, size in enumerate(sizes):
+            kind = DimDynamic.STATIC
+            is_static = d in static and d not in marked
+            if not is_static and self.history.is_symbolic(source, d, size, marked):
+                kind = DimDynamic.DYNAMIC
+            kinds.append(kind)
+
         ranges = ranges_of(tensor)
         for dim, limits in ranges.items():
             keep_in_range(f"{source.shown}.shape[{dim}]", sizes[dim], limits)
-        if not any(symbolic) or isinstance(tensor, torch.nn.Parameter):
+        if DimDynamic.DYNAMIC not in kinds or isinstance(tensor, torch.nn.Parameter):
             return self.mode.from_tensor(tensor, static_shapes=True)
 
-        context = StatelessSymbolicContext(
-            [DimDynamic.DYNAMIC if s else DimDynamic.STATIC for s in symbolic]
-        )
+        context = StatelessSymbolicContext(kinds)
         fake = self.mode.from_tensor(
             tensor, source=self.place(source.expr), symbolic_context=context
         )
@@ -169,14 +171,16 @@ class Shapes:
         promised: the dimensions that `mark_dynamic` named. ranges: those for which it gave a range.
         """
         for dim, size in enumerate(fake.shape):
-            if isinstance(size, torch.SymInt) and size.node.expr.is_Symbol:
-                symbol = size.node.expr
-                if dim in promised:
-                    self.marked.add(symbol)
-                texts = Texts(f"{source.expr}.shape[{dim}]", f"{source.shown}.shape[{dim}]")
-                self.found[symbol] = Origin(size, texts, SIZE, (fake, dim))
-                if dim in ranges:
-                    self._note_range(size, ranges[dim])
+            if not isinstance(size, torch.SymInt) or not size.node.expr.is_Symbol:
+                continue
+
+            symbol = size.node.expr
+            texts = Texts(f"{source.expr}.shape[{dim}]", f"{source.shown}.shape[{dim}]")
+            self.found[symbol] = Origin(size, texts, SIZE, (fake, dim))
+            if dim in promised:
+                self.marked.add(symbol)
+            if dim in ranges:
+                self._note_range(size, ranges[dim])
 
         for stride in fake.stride():
             if isinstance(stride, torch.SymInt) and not self._is_known(stride.node.expr):
@@ -197,11 +201,15 @@ class Shapes:
         """Raise ConstraintViolationError for a question of the program that holds for a part of a promised range only.
 
         That two sizes are equal is no such question: both may have their whole range."""
-        origins = [self.found[symbol] for symbol in question.free_symbols & self.ranged.keys()]
-        is_equal = isinstance(question, sympy.Eq) and all(side.is_Symbol for side in question.args)
-        holds = holds_anyway(question, self._ranges() | self._promised_ranges())
-        if origins and at is not None and not is_equal and not holds:
-            raise narrowed_promise(origins[0].texts.shown, self.text(question, shown=True), at)
+        of_ranges = question.free_symbols & self.ranged.keys()
+        if not of_ranges or at is None:
+            return
+        if isinstance(question, sympy.Eq) and all(side.is_Symbol for side in question.args):
+            return
+
+        if not holds_anyway(question, self._ranges() | self._promised_ranges()):
+            origin = self.found[next(iter(of_ranges))]
+            raise narrowed_promise(origin.texts.shown, self.text(question, shown=True), at)
 
     def _is_known(self, expr: sympy.Expr) -> bool:
         """Is this a formula of symbols whose place is known?"""
@@ -228,7 +236,9 @@ class Shapes:
             is_special = value in (0, 1) and not from_loop
         else:
             is_special = value == 0 or not math.isfinite(value)
-        return value if is_special else self._symbol(value, Texts(source.expr, source.shown))
+        if is_special:
+            return value
+        return self._symbol(value, Texts(source.expr, source.shown))
 
     def drawn(self, value: int | float, texts: Texts) -> Any:
         """A number that something outside gives anew in each call, and that is always finite."""
@@ -246,11 +256,13 @@ class Shapes:
         """A symbolic number, which is `value` at this call."""
         place = self.place(texts.exact)
         symbol = self.env.create_unspecified_symbol(value, place, DimDynamic.DYNAMIC)
-        make: Any = (
-            self.env.create_symintnode if type(value) is int else self.env.create_symfloatnode
-        )
-        self.found[symbol] = Origin(make(symbol, hint=value, source=place), texts, function, args)
-        return self.found[symbol].value
+        make: Any = self.env.create_symfloatnode
+        if type(value) is int:
+            make = self.env.create_symintnode
+
+        number = make(symbol, hint=value, source=place)
+        self.found[symbol] = Origin(number, texts, function, args)
+        return number
 
     def compute(self, function: Any, args: Sequence[Any]) -> Any:
         """`function(*args)` of symbolic numbers; None: torch shall compute it by sympy.
@@ -264,12 +276,12 @@ class Shapes:
         if any(is_of_data(arg) for arg in args):
             return self._computed_of_data(function, args)
 
-        hints = [arg.node.hint if type(arg) in SYMBOLIC else arg for arg in args]
+        hints = [value_at_this_call(arg) for arg in args]
+        value = finite_value(function, hints)
         texts = Texts(
             self._call_text(function, args, shown=False),
             self._call_text(function, args, shown=True),
         )
-        value = finite_value(function, hints)
         if value is None or len(texts.exact) >= LONGEST_FORMULA:
             # Python computes it from the numbers of this call, which are guarded by value
             return function(*map(concrete, args))
@@ -277,8 +289,7 @@ class Shapes:
             # `int(n)` of a symbolic int
             return args[0]
 
-        # sympy is exact if all numbers are ints
-        if type(value) is bool or float not in map(type, (*hints, value)):
+        if is_exact_in_sympy(hints, value):
             if SIGN_OF.get(function) in ("//", "%") and type(args[1]) in SYMBOLIC:
                 bool(args[1] != 0)  # a guard: to sympy, n % n is 0
             return None
@@ -306,8 +317,11 @@ class Shapes:
                 "compute it with tensors, or call it outside the compiled function",
             )
 
-        env = self.env
-        number = env.create_unbacked_symint() if kind is int else env.create_unbacked_symfloat()
+        number: Any
+        if kind is int:
+            number = self.env.create_unbacked_symint()
+        else:
+            number = self.env.create_unbacked_symfloat()
         text = f"({function.__name__} of data)"
         self.found[number.node.expr] = Origin(number, Texts(text, text), function, args)
         return number
@@ -316,15 +330,24 @@ class Shapes:
         """The call as Python source; with `shown` as a user would write it."""
         parts = []
         for arg in args:
-            text = self.text(arg.node.expr, shown) if type(arg) in SYMBOLIC else repr(arg)
-            parts.append(text if text.isidentifier() else f"({text})")
+            text = repr(arg)
+            if type(arg) in SYMBOLIC:
+                text = self.text(arg.node.expr, shown)
+            if not text.isidentifier():
+                text = f"({text})"
+            parts.append(text)
 
         if function in SIGN_OF:
             # the sign stands in front of a single operand
-            operands = parts if len(parts) > 1 else ["", *parts]
-            return f"({f' {SIGN_OF[function]} '.join(operands)})"
-        module = "math." if function.__module__ == "math" else ""
-        return f"{module}{function.__name__}({', '.join(parts)})"
+            if len(parts) == 1:
+                parts.insert(0, "")
+            formula = f" {SIGN_OF[function]} ".join(parts)
+            return f"({formula})"
+
+        name = function.__name__
+        if function.__module__ == "math":
+            name = f"math.{name}"
+        return f"{name}({', '.join(parts)})"
 
     def text(self, expr: sympy.Expr, shown: bool = False) -> str:
         """An expression of sizes as Python source: `x.shape[0] * 2`."""
@@ -349,13 +372,18 @@ class Shapes:
 
         Raises ConstraintViolationError where the program makes a constant of a size that was marked as dynamic.
         """
-        questions = [
-            (guard.expr, at) for guard, at in itertools.zip_longest(self.env.guards, self.causes)
-        ]
+        # The first line that asked about each symbol
+        questions = []
+        asked_first: dict[Any, Location | None] = {}
+        for guard, at in itertools.zip_longest(self.env.guards, self.causes):
+            questions.append((guard.expr, at))
+            for symbol in guard.expr.free_symbols:
+                asked_first.setdefault(symbol, at)
+
         line_of_test: dict[Test, Location | None] = {}
         for symbol, origin in self.found.items():
-            at = next((at for expr, at in questions if symbol in expr.free_symbols), None)
-            line_of_test |= self._tests_of(symbol, origin, at)
+            line_of_test |= self._tests_of(symbol, origin, asked_first.get(symbol))
+
         ranges = self._ranges()
         for expr, at in questions:
             if not self._is_known(expr):
@@ -371,11 +399,12 @@ class Shapes:
         """What each symbol may be by the tests that are there anyway: a size is at least 2.
 
         (The environment's own ranges are narrower: each answer so far has its part in them.)"""
-        return {
-            symbol: ValueRanges(2 if origin.function is SIZE else -int_oo, int_oo)
-            for symbol, origin in self.found.items()
-            if symbol.is_integer and not is_symbol_of_data(symbol)
-        }
+        ranges: dict[sympy.Symbol, ValueRanges[Any]] = {}
+        for symbol, origin in self.found.items():
+            if symbol.is_integer and not is_symbol_of_data(symbol):
+                least = 2 if origin.function is SIZE else -int_oo
+                ranges[symbol] = ValueRanges(least, int_oo)
+        return ranges
 
     def _tests_of(
         self, symbol: sympy.Symbol, origin: Origin, at: Location | None
@@ -386,10 +415,12 @@ class Shapes:
         size = self.env.replacements.get(symbol, symbol)
         if symbol_is_type(symbol, SymT.FLOAT):
             # `repr` tells 0.0 from -0.0. What holds for numbers need not hold for NaN.
-            if symbol in self.finite and not size.is_number:
+            if size.is_number:
+                text = repr(float(size))
+                return {self._test(symbol, f"repr({{}}) == {text!r}"): at}
+            if symbol in self.finite:
                 return {}
-            template = f"repr({{}}) == {repr(float(size))!r}" if size.is_number else "is_finite({})"
-            return {self._test(symbol, template): at}
+            return {self._test(symbol, "is_finite({})"): at}
 
         line_of_test: dict[Test, Location | None] = {}
         if origin.function not in (None, SIZE):
@@ -419,7 +450,25 @@ class Shapes:
         """The layout of a tensor with symbolic sizes, stride by stride."""
         tests: list[Test] = []
         for dim, stride in enumerate(fake.stride()):
-            expr = sympy.Integer(stride) if type(stride) is int else stride.node.expr
+            if type(stride) is int:
+                expr = sympy.Integer(stride)
+            else:
+                expr = stride.node.expr
             if self._is_known(expr):
-                tests.append(Holds(f"{{}}.stride({dim}) == {verbatim(self.text(expr))}"))
+                formula = verbatim(self.text(expr))
+                tests.append(Holds(f"{{}}.stride({dim}) == {formula}"))
         return tests
+
+
+def value_at_this_call(number: Any) -> Any:
+    """The value that torch has noted for a symbolic number. It leaves no guard."""
+    if type(number) in SYMBOLIC:
+        return number.node.hint
+    return number
+
+
+def is_exact_in_sympy(operands: Sequence[Any], value: Any) -> bool:
+    """sympy is exact if all numbers are ints. (It also answers questions about floats.)"""
+    if type(value) is bool:
+        return True
+    return float not in map(type, (*operands, value))

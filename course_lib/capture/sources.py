@@ -100,7 +100,9 @@ class Source:
     @property
     def bases(self) -> "tuple[Source, ...]":
         """The shorter paths that lead to it, from the root on."""
-        return (*self.base.bases, self.base) if self.base else ()
+        if self.base:
+            return (*self.base.bases, self.base)
+        return ()
 
     @property
     def root(self) -> "Source":
@@ -114,10 +116,14 @@ class Source:
         registry = self.base
         if registry and registry.base and registry.is_registry and isinstance(self.step, Item):
             module, key = registry.base.shown, self.step.key
-            return f"{module}[{key}]" if str(key).isdigit() else f"{module}.{key}"
+            if str(key).isdigit():
+                return f"{module}[{key}]"
+            return f"{module}.{key}"
 
         base = self.base.shown if self.base and not self.alone else ""
-        return self.from_base(base) if self.pretty is None else base + self.pretty
+        if self.pretty is None:
+            return self.from_base(base)
+        return base + self.pretty
 
     @property
     def is_registry(self) -> bool:

@@ -115,7 +115,9 @@ def finite_value(function: Any, hints: Sequence[Any]) -> Any:
 
     # `round(n, 2)` of an int: sympy has no such function
     rounds_an_int = function is round and len(hints) == 2 and type(value) is not float
-    return value if is_finite and fits and not rounds_an_int else None
+    if is_finite and fits and not rounds_an_int:
+        return value
+    return None
 
 
 def concrete(value: Any) -> Any:

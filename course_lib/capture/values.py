@@ -71,5 +71,8 @@ def name_of(function: Any, exact: bool = False) -> str:
         module = module.lstrip("_")
         module = PUBLIC_MODULES.get(module, module)
 
-    path = name if module == "builtins" else f"{module}.{name}"
-    return ".".join(part for part in path.split(".") if not part.startswith("pybind11_"))
+    path = name
+    if module != "builtins":
+        path = f"{module}.{name}"
+    parts = [part for part in path.split(".") if not part.startswith("pybind11_")]
+    return ".".join(parts)

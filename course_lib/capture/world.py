@@ -115,7 +115,9 @@ listeners: list[Any] = []
 
 def chosen(setting: bool | None, otherwise: bool) -> bool:
     """A setting that may be left open."""
-    return otherwise if setting is None else setting
+    if setting is None:
+        return otherwise
+    return setting
 
 
 class World(Functions):

@@ -69,8 +69,12 @@ def change(it: Machine, value: Any, name: str, *new: Any, default: bool = False)
 def changer(sets: bool, default: bool) -> Any:
     """Python's function that changes an attribute; with `default` that of `object`."""
     if sets:
-        return object.__setattr__ if default else setattr
-    return object.__delattr__ if default else delattr
+        if default:
+            return object.__setattr__
+        return setattr
+    if default:
+        return object.__delattr__
+    return delattr
 
 
 def refuse_deep_change(known: Known, name: str) -> None:
@@ -157,4 +161,6 @@ def registry_for(new: Any) -> str | None:
     """Where a module keeps a new value, None for an ordinary attribute."""
     if is_a(new, torch.nn.Module):
         return "_modules"
-    return "_parameters" if is_a(new, torch.nn.Parameter) else None
+    if is_a(new, torch.nn.Parameter):
+        return "_parameters"
+    return None

@@ -98,11 +98,19 @@ def own_descriptor(it: Machine, value: Any, name: str, method: str, cls: Any = N
     if not is_a(function, types.FunctionType) or not is_users(type(descriptor)):
         return None
 
-    at, body = next((at, base) for at, base in enumerate(cls.__mro__) if name in base.__dict__)
+    # The class whose body has it: one of the bases, perhaps
+    bodies = [(at, base) for at, base in enumerate(cls.__mro__) if name in base.__dict__]
+    at, body = bodies[0]
     if id(body) in it.world.made:
         return types.MethodType(function, descriptor)
 
     known = it.world.of(value)
-    source = known.source.type() if known is not None else it.world.source_of(cls)
-    place = source and source.attr("__mro__").item(at).attr("__dict__").item(name)
-    return types.MethodType(function, it.world.wrap(descriptor, place))
+    if known is not None:
+        source: Any = known.source.type()
+    else:
+        source = it.world.source_of(cls)
+
+    if source is not None:
+        base_source = source.attr("__mro__").item(at)
+        source = base_source.attr("__dict__").item(name)
+    return types.MethodType(function, it.world.wrap(descriptor, source))

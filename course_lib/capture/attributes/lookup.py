@@ -88,7 +88,9 @@ def get(it: Machine, value: Any, name: str, *, default: bool = False) -> Any:
     # What the program has written into the class comes before what the class had.
     cls = value if is_a(value, type) else type(value)
     written_by_program = it.world.written(cls, name)
-    member = member_of(type(value), name) if written_by_program is MISSING else written_by_program
+    member = written_by_program
+    if written_by_program is MISSING:
+        member = member_of(type(value), name)
     lookup = Lookup(it, value, name, default, written_by_program, member, it.world.of(value))
     for rule in LOOKUP_RULES:
         result = rule(lookup)
@@ -232,7 +234,9 @@ def of_function(lookup: Lookup) -> Any:
         return attribute
 
     source = it.world.source_of(function)
-    return it.world.wrap(attribute, source.attr(name)) if source else attribute
+    if source:
+        return it.world.wrap(attribute, source.attr(name))
+    return attribute
 
 
 def of_enum_member(lookup: Lookup) -> Any:

@@ -127,7 +127,9 @@ def type_of(it: Machine, value: Any) -> type:
     known = it.world.of(value)
     if known:
         return type(known.real)
-    return torch.nn.Parameter if is_a(value, torch.nn.Parameter) else torch.Tensor
+    if is_a(value, torch.nn.Parameter):
+        return torch.nn.Parameter
+    return torch.Tensor
 
 
 def change_tensor(it: Machine, tensor: torch.Tensor, name: str, new: Any = MISSING) -> None:

@@ -38,7 +38,9 @@ def with_callbacks(
         return args, kwargs
 
     def wrapped(arg: Any) -> Any:
-        return functools.partial(call_back, it.world, arg) if callable(arg) else arg
+        if callable(arg):
+            return functools.partial(call_back, it.world, arg)
+        return arg
 
     listed = list(args)
     place = CALLED[name]

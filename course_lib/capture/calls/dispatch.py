@@ -127,7 +127,9 @@ def call_method_of_object(
     it: Machine, function: Any, args: list[Any], kwargs: dict[str, Any]
 ) -> Any:
     handler = FUNCTIONS.get(getattr(object, function.__name__))
-    return GO_ON if handler is None else handler(it, function.__self__, *args, **kwargs)
+    if handler is None:
+        return GO_ON
+    return handler(it, function.__self__, *args, **kwargs)
 
 
 def call_handler(it: Machine, function: Any, args: list[Any], kwargs: dict[str, Any]) -> Any:
@@ -135,7 +137,9 @@ def call_handler(it: Machine, function: Any, args: list[Any], kwargs: dict[str, 
     handler = None
     with contextlib.suppress(TypeError):  # not hashable
         handler = FUNCTIONS.get(function)
-    return GO_ON if handler is None else handler(it, *args, **kwargs)
+    if handler is None:
+        return GO_ON
+    return handler(it, *args, **kwargs)
 
 
 def is_known_type(it: Machine, function: Any) -> bool:

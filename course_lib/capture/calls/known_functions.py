@@ -178,7 +178,9 @@ def get_by_name(it: Machine, getter: operator.attrgetter[Any], value: Any) -> An
         for name in path.split("."):
             part = attributes.get(it, part, name)
         parts.append(part)
-    return tuple(parts) if len(parts) > 1 else parts[0]
+    if len(parts) > 1:
+        return tuple(parts)
+    return parts[0]
 
 
 def call_by_name(it: Machine, caller: operator.methodcaller, value: Any) -> Any:

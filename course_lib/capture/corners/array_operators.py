@@ -222,7 +222,9 @@ def slice_in_torch(index: slice) -> slice:
 
 def index_by_array(index: Any) -> torch.Tensor:
     """An array, or a list, of numbers or of bools, as an index."""
-    array = given(np.asarray(value_of(index)), []) if type(index) is list else index
+    array = index
+    if type(index) is list:
+        array = given(np.asarray(value_of(index)), [])
     if array.dtype.kind not in "bi" or not array.shape:
         refuse(f"looks up an array by one of {array.dtype}")
     tensor: torch.Tensor = array.as_tensor()

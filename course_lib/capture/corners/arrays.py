@@ -228,7 +228,9 @@ def tensor_of(array: np.ndarray[Any, Any]) -> torch.Tensor:
 
     # A list of no numbers does not say how many dimensions it has.
     tensor = torch.tensor(array.tolist(), dtype=TORCH_DTYPES[array.dtype])
-    return tensor if array.size else tensor.reshape(array.shape)
+    if array.size:
+        return tensor
+    return tensor.reshape(array.shape)
 
 
 def number_or_array(tensor: torch.Tensor) -> Any:

@@ -104,7 +104,9 @@ def attached(plan: Plan) -> Callable[..., Any]:
             def found(part: Any) -> Any:
                 if not isinstance(part, At):
                     return part
-                return results[part.place] if part.is_result else values[part.place]
+                if part.is_result:
+                    return results[part.place]
+                return values[part.place]
 
             ctx.save_for_backward(*map(found, plan.saved))
             for name, value in plan.attributes.items():
@@ -194,7 +196,9 @@ def attach(it: Machine, cls: Any, context: FunctionContext, args: list[Any], res
     ended = []
     for value, is_tensor in zip(listed, shown, strict=True):
         ended.append(next(attached_ones) if is_tensor else value)
-    return tuple(ended) if type(results) is tuple else ended[0]
+    if type(results) is tuple:
+        return tuple(ended)
+    return ended[0]
 
 
 class Named:

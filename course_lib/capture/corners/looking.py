@@ -198,7 +198,9 @@ def attribute_of_thread_local(it: Machine, known: Known, name: str) -> Any:
         if stored is None:
             it.world.assume(known.source, "absent", LacksAttribute(name))
         raise AttributeError(f"'_thread._local' object has no attribute '{name}'")
-    return it.world.wrap(attribute, known.source.attr(name)) if stored is None else attribute
+    if stored is None:
+        return it.world.wrap(attribute, known.source.attr(name))
+    return attribute
 
 
 def change_thread_local(it: Machine, known: Known, name: str, new: Any = MISSING) -> None:

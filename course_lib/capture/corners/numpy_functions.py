@@ -97,7 +97,9 @@ def in_torch(value: Any) -> Any:
         return value.in_python().tolist()
     if isinstance(value, np.generic):
         return value.item()
-    return type(value)(map(in_torch, value)) if type(value) in (tuple, list) else value
+    if type(value) in (tuple, list):
+        return type(value)(map(in_torch, value))
+    return value
 
 
 # ---- functions that have a form of their own -----------------------------------------------------
@@ -111,8 +113,10 @@ def where(condition: Any, *sides: Any) -> Any:
     # NumPy decides by an example of each side; that of a number of Python's is 0.
     examples = []
     for side in sides:
-        dtypes = dtype_of(side)
-        examples.append(dtypes if isinstance(dtypes, np.dtype) else dtypes(0))
+        example = dtype_of(side)
+        if not isinstance(example, np.dtype):
+            example = example(0)
+        examples.append(example)
     dtype = np.result_type(*examples)
 
     chosen = operand(condition, np.dtype(bool), as_number=False)
@@ -126,7 +130,9 @@ def clip(array: Any, low: Any = None, high: Any = None) -> Any:
         refuse("calls numpy.clip without limits")
     if low is not None:
         array = compute(np.maximum, [array, low])
-    return array if high is None else compute(np.minimum, [array, high])
+    if high is None:
+        return array
+    return compute(np.minimum, [array, high])
 
 
 def rounded(array: Any, decimals: int = 0) -> Any:
@@ -144,16 +150,20 @@ def astype(array: Any, dtype: Any, copy: bool = True) -> Any:
     if not copy and dtype == array.dtype:
         return array
 
-    casted = operand(array, dtype)
-    result = casted.clone() if dtype == array.dtype else casted
-    return number_or_array(result) if type(array) is Number else Array(tensor=result)
+    result = operand(array, dtype)
+    if dtype == array.dtype:
+        result = result.clone()
+    if type(array) is Number:
+        return number_or_array(result)
+    return Array(tensor=result)
 
 
 def as_array(data: Any, dtype: Any = None) -> Any:
     """`numpy.asarray(data)`: an array stays itself."""
-    if type(data) is not Array or (dtype is not None and np.dtype(dtype) != data.dtype):
-        return array(data, dtype)
-    return data
+    is_array = type(data) is Array
+    if is_array and (dtype is None or np.dtype(dtype) == data.dtype):
+        return data
+    return array(data, dtype)
 
 
 def array(data: Any, dtype: Any = None) -> Any:
@@ -161,17 +171,23 @@ def array(data: Any, dtype: Any = None) -> Any:
     more."""
     if type(data) in (list, tuple):
         common = np.result_type(*map(dtype_of, data))
-        data = Array(tensor=torch.stack([operand(part, common, as_number=False) for part in data]))
+        parts = [operand(part, common, as_number=False) for part in data]
+        data = Array(tensor=torch.stack(parts))
     if type(data) not in (Array, Number):
         refuse(f"makes an array of a {type(data).__name__}")
 
-    wanted = data.dtype if dtype is None else dtype
-    copied = astype(data, wanted)
-    return Array(tensor=copied.tensor) if type(copied) is Number else copied
+    if dtype is None:
+        dtype = data.dtype
+    copied = astype(data, dtype)
+    if type(copied) is Number:
+        return Array(tensor=copied.tensor)
+    return copied
 
 
 def shape(array: Any) -> Any:
-    return array.shape if type(array) is Array else ()
+    if type(array) is Array:
+        return array.shape
+    return ()
 
 
 def ndim(array: Any) -> int:

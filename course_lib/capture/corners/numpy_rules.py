@@ -157,7 +157,9 @@ UFUNCS: dict[str, Elementwise] = {
 def axes_of(x: torch.Tensor, axis: Any) -> list[int]:
     if axis is None:
         return list(range(x.ndim))
-    return [axis] if type(axis) is int else list(axis)
+    if type(axis) is int:
+        return [axis]
+    return list(axis)
 
 
 def one_axis(x: torch.Tensor, axis: Any, keepdims: bool, reduce: Callable[..., Any]) -> Any:
@@ -165,11 +167,15 @@ def one_axis(x: torch.Tensor, axis: Any, keepdims: bool, reduce: Callable[..., A
     if axis is not None:
         return reduce(x, axis, keepdims)
     result = reduce(x.reshape(-1), 0, False)
-    return result.reshape([1] * x.ndim) if keepdims else result
+    if keepdims:
+        return result.reshape([1] * x.ndim)
+    return result
 
 
 def sum_of(x: torch.Tensor, axis: Any = None, keepdims: bool = False) -> Any:
-    return x.sum(axes_of(x, axis), keepdim=keepdims) if x.ndim else x.sum()
+    if x.ndim:
+        return x.sum(axes_of(x, axis), keepdim=keepdims)
+    return x.sum()
 
 
 def prod_of(x: torch.Tensor, axis: Any = None, keepdims: bool = False) -> Any:
@@ -190,7 +196,9 @@ def std_of(x: torch.Tensor, axis: Any = None, ddof: int = 0, keepdims: bool = Fa
 
 def in_floats(x: torch.Tensor) -> torch.Tensor:
     """NumPy takes means of integers in float64."""
-    return x if x.is_floating_point() else x.double()
+    if x.is_floating_point():
+        return x
+    return x.double()
 
 
 def largest(x: torch.Tensor, axis: Any = None, keepdims: bool = False) -> Any:
@@ -211,20 +219,28 @@ def index_of_smallest(x: torch.Tensor, axis: Any = None, keepdims: bool = False)
 
 def any_of(x: torch.Tensor, axis: Any = None, keepdims: bool = False) -> Any:
     is_true = x != 0
-    return is_true.any(axes_of(x, axis), keepdim=keepdims) if x.ndim else is_true
+    if x.ndim:
+        return is_true.any(axes_of(x, axis), keepdim=keepdims)
+    return is_true
 
 
 def all_of(x: torch.Tensor, axis: Any = None, keepdims: bool = False) -> Any:
     is_true = x != 0
-    return is_true.all(axes_of(x, axis), keepdim=keepdims) if x.ndim else is_true
+    if x.ndim:
+        return is_true.all(axes_of(x, axis), keepdim=keepdims)
+    return is_true
 
 
 def running_sum(x: torch.Tensor, axis: Any = None) -> Any:
-    return x.reshape(-1).cumsum(0) if axis is None else x.cumsum(axis)
+    if axis is None:
+        return x.reshape(-1).cumsum(0)
+    return x.cumsum(axis)
 
 
 def running_product(x: torch.Tensor, axis: Any = None) -> Any:
-    return x.reshape(-1).cumprod(0) if axis is None else x.cumprod(axis)
+    if axis is None:
+        return x.reshape(-1).cumprod(0)
+    return x.cumprod(axis)
 
 
 # ---- forms ---------------------------------------------------------------------------------------

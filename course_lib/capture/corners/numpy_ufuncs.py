@@ -143,7 +143,9 @@ def operand(value: Any, dtype: np.dtype[Any], as_number: bool = True) -> Any:
         refuse(f"computes in {dtype}, which torch has not")
     if type(value) in (Array, Number):
         tensor: torch.Tensor = value.as_tensor() if type(value) is Array else value.tensor
-        return tensor if tensor.dtype == wanted else tensor.to(wanted)
+        if tensor.dtype == wanted:
+            return tensor
+        return tensor.to(wanted)
 
     try:
         with np.errstate(over="raise", invalid="raise"):
@@ -152,4 +154,6 @@ def operand(value: Any, dtype: np.dtype[Any], as_number: bool = True) -> Any:
         refuse(f"gives a number that {dtype} cannot hold: {error}")
     if number.ndim:
         return tensor_of(number)
-    return number.item() if as_number else torch.full((), number.item(), dtype=wanted)
+    if as_number:
+        return number.item()
+    return torch.full((), number.item(), dtype=wanted)

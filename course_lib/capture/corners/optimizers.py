@@ -39,7 +39,9 @@ def zero_grad(it: Machine, optimizer: Any, *args: Any, **kwargs: Any) -> Any:
 
 def needs_no_gradient(builder: GraphBuilder, tensor: Any, wanted: Any = True) -> Any:
     """`p.grad.requires_grad_(False)` of a gradient that has none itself."""
-    return tensor if wanted is False and not tensor.requires_grad else GO_ON
+    if wanted is False and not tensor.requires_grad:
+        return tensor
+    return GO_ON
 
 
 FUNCTIONS[Optimizer.zero_grad] = zero_grad

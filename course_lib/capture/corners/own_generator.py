@@ -94,7 +94,9 @@ def becomes_a_node(builder: GraphBuilder, operation: Operation) -> Any:
 
 def attribute_of_generator(it: Machine, known: Known, name: str) -> Any:
     """`generator.device`, or a method."""
-    return known.real.device if name == "device" else getattr(known.stand_in, name)
+    if name == "device":
+        return known.real.device
+    return getattr(known.stand_in, name)
 
 
 # ---- its methods ---------------------------------------------------------------------------------

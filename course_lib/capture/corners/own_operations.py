@@ -287,7 +287,9 @@ def kernel_problem(it: Machine, op: torch._ops.OpOverload) -> str:
         # torch's dispatcher tells in which file each kernel was registered.
         files = [file for _, file in KERNEL.findall(torch._C._dispatch_dump(op.name()))]
         written_in_c = all(file.endswith((".cpp", ".cu", ".cc", ".h", ".hpp")) for file in files)
-        return "" if written_in_c else "whose code is not known"
+        if written_in_c:
+            return ""
+        return "whose code is not known"
 
     # Look through its Python code for what leads outside. One function may be registered several
     # times.
@@ -332,7 +334,9 @@ def backward_problem(op: torch._ops.OpOverload) -> str:
         dump = torch._C._dispatch_dump(op.name())
         files = [file for key, file in KERNEL.findall(dump) if "Autograd" in key]
         files_with_source = [file for file in files if file.endswith(".py") or file.startswith("<")]
-        return "whose backward is not known" if files_with_source else ""
+        if files_with_source:
+            return "whose backward is not known"
+        return ""
     outside = Outside()
     for function in (definition._backward_fn, definition._setup_context_fn):
         if function is not None:
@@ -340,7 +344,9 @@ def backward_problem(op: torch._ops.OpOverload) -> str:
     outside.effects += outside.random
     outside.reads += [f"reads {place.name}" for place in outside.constants]
     problem = outside.effect or next(iter(outside.reads), "")
-    return f"whose backward {problem}" if problem else ""
+    if problem:
+        return f"whose backward {problem}"
+    return ""
 
 
 for rule in (

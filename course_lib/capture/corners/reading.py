@@ -146,7 +146,9 @@ def changes_in_place(i: frames.Instruction) -> bool:
 
 def is_constant(value: Any) -> bool:
     """Is this a value that cannot change?"""
-    return all(map(is_constant, value)) if type(value) is tuple else type(value) in CONSTANT_TYPES
+    if type(value) is tuple:
+        return all(map(is_constant, value))
+    return type(value) in CONSTANT_TYPES
 
 
 class Reader:
@@ -164,12 +166,15 @@ class Reader:
         self.program = frames.instructions(code)
 
         # For a classmethod: the class, and the parameter that stands for it. `ctx` is the next one.
-        parameters = code.co_varnames[: code.co_argcount]
+        parameters = list(code.co_varnames[: code.co_argcount])
         self.owner = owner
-        self.owner_parameter = parameters[0] if owner is not None and parameters else None
-        own_parameters = parameters if owner is None else parameters[1:]
-        has_context = role.context and bool(own_parameters)
-        self.context_parameter = own_parameters[0] if has_context else None
+        self.owner_parameter = None
+        if owner is not None and parameters:
+            self.owner_parameter = parameters.pop(0)
+
+        self.context_parameter = None
+        if role.context and parameters:
+            self.context_parameter = parameters[0]
         self.followed: set[int] = set()  # Places of attributes that were looked up
 
     def run(self) -> None:
@@ -244,7 +249,8 @@ class Reader:
         """`cls.name` in a classmethod: it is looked up in the class."""
         i = self.program[place]
         value = inspect.getattr_static(self.owner, i.arg, MISSING)
-        value = value.__func__ if isinstance(value, staticmethod) else value
+        if isinstance(value, staticmethod):
+            value = value.__func__
         if i.op == "STORE_ATTR" or value is MISSING or isinstance(value, classmethod):
             self.found.effects.append(f"uses {self.owner_parameter}.{i.arg}")
         else:
@@ -277,7 +283,8 @@ class Reader:
             place_of_value = Name(self.function, attribute, value)
             look = getattr if is_torchs(value) else inspect.getattr_static
             value = look(value, attribute, MISSING)
-            value = value.__func__ if isinstance(value, staticmethod) else value
+            if isinstance(value, staticmethod):
+                value = value.__func__
             if value is MISSING:
                 self.found.effects.append(f"looks for {i.arg}.{attribute}")
         if value is not MISSING:
@@ -296,8 +303,14 @@ class Reader:
         if is_global:
             return self.function.__globals__.get(name, getattr(builtins, name, MISSING))
         free = self.function.__code__.co_freevars
-        cell = (self.function.__closure__ or ())[free.index(name)] if name in free else None
-        return cell.cell_contents if cell is not None and is_full(cell) else MISSING
+        if name not in free:
+            return MISSING
+
+        cells = self.function.__closure__ or ()
+        cell = cells[free.index(name)]
+        if is_full(cell):
+            return cell.cell_contents
+        return MISSING
 
     def use(self, value: Any, name: Name) -> None:
         """Something from outside is used."""

@@ -14,7 +14,6 @@ For other sizes of the same graph a guard is kept: `x[2:].max(0)` is refused whe
 In PyTorch there is no counterpart: `torch.compile` computes something there.
 """
 
-import itertools
 import math
 from collections.abc import Sequence
 from typing import Any
@@ -59,32 +58,48 @@ def listen(
 ) -> None:
     """Rehearse an operation that eager may refuse. Raises Unsupported if it does."""
     leaves = tree_leaves((args, kwargs))
-    tensors = [leaf for leaf in leaves if isinstance(leaf, torch.Tensor)]
+    tensors = tensors_among(leaves)
     if not tensors:
         refuse_value_of_new_tensor(function, args, kwargs, result)
         return
     keep_from_nothing(function, args, kwargs)
+
+    # What has no real tensor like it cannot be rehearsed.
     if not all(map(is_plain, tensors)) or symbols_of_data((args, kwargs, result)):
         return
+    is_suspect = is_suspicious(function, args, kwargs, result)
+    if is_suspect and sum(map(elements, tensors)) <= LARGE:
+        rehearse(function, args, kwargs)
+    refuse_large_integer(function, leaves, tensors)
+    refuse_negative_slope(name_of(function), leaves, tensors)
 
-    results = [leaf for leaf in tree_leaves(result) if isinstance(leaf, torch.Tensor)]
-    written_tensors = tree_leaves(kwargs.get("out")) + [
-        x for x in results if any(x is t for t in tensors)
-    ]
-    suspicious = (
+
+def is_suspicious(function: Any, args: Any, kwargs: dict[str, Any], result: Any) -> bool:
+    """May eager refuse these arguments, though their fakes were taken?"""
+    leaves = tree_leaves((args, kwargs))
+    tensors = tensors_among(leaves)
+    results = tensors_among(tree_leaves(result))
+
+    # `out=`, and what an operation like `add_` returns: one of its arguments
+    ids_of_arguments = set(map(id, tensors))
+    changed = [tensor for tensor in results if id(tensor) in ids_of_arguments]
+    written = [*tensors_among(tree_leaves(kwargs.get("out"))), *changed]
+
+    return (
         mixed(tensors)
         or too_large(leaves, [*tensors, *results])
-        or shared(written_tensors, tensors)
-        or other_kind(written_tensors, leaves)
+        or shared(written, tensors)
+        or other_kind(written, leaves)
         or reads_nothing(function, tensors)
         or out_of_range(name_of(function), tensors[0], args, kwargs)
         or (has_complex(leaves) and not any(map(torch.is_complex, results)))
         or name_of(function).strip("_") in WITH_RULES_FOR_NUMBERS
     )
-    if suspicious and sum(map(elements, tensors)) <= LARGE:
-        rehearse(function, args, kwargs)
-    refuse_large_integer(function, leaves, tensors)
-    refuse_negative_slope(name_of(function), leaves, tensors)
+
+
+def tensors_among(leaves: list[Any]) -> list[torch.Tensor]:
+    """The tensors of a flat list."""
+    return [leaf for leaf in leaves if isinstance(leaf, torch.Tensor)]
 
 
 def refuse_value_of_new_tensor(
@@ -134,7 +149,8 @@ def rehearse(function: Any, args: Any, kwargs: dict[str, Any]) -> None:
         # Zeros stand for the data here. This error is about them, not about the arguments
         if str(error).splitlines()[:1] == [DIVIDED_BY_ZERO]:
             return
-        why = f"eager refuses these arguments of {name_of(function)}: {str(error).splitlines()[0]}"
+        first_line = str(error).splitlines()[0]
+        why = f"eager refuses these arguments of {name_of(function)}: {first_line}"
         raise Unsupported(why, "it raises in eager too") from None
     finally:
         restore_random()
@@ -159,7 +175,9 @@ def keep_from_nothing(function: Any, args: Any, kwargs: dict[str, Any]) -> None:
 def sizes_of_data_to_squeeze(function: Any, args: Any) -> list[Any]:
     """`x.squeeze()` drops a dimension of size 1. Torch takes one that only the data says for
     another."""
-    if name_of(function) not in ("squeeze", "squeeze_") or not isinstance(args[0], torch.Tensor):
+    if name_of(function) not in ("squeeze", "squeeze_"):
+        return []
+    if not isinstance(args[0], torch.Tensor):
         return []
     return [size for size in args[0].shape if is_of_data(size)]
 
@@ -167,6 +185,7 @@ def sizes_of_data_to_squeeze(function: Any, args: Any) -> list[Any]:
 def sizes_that_eager_asks(name: str, args: list[Any], kwargs: dict[str, Any]) -> list[Any]:
     """The sizes that must not be 0 for an operation whose fake does not look at them."""
     tensor = args[0] if args else kwargs.get("input")
+    second = args[1] if len(args) > 1 else None
     if not isinstance(tensor, torch.Tensor):
         return []
     if name == "interpolate":
@@ -174,21 +193,29 @@ def sizes_that_eager_asks(name: str, args: list[Any], kwargs: dict[str, Any]) ->
     if name not in MAXIMA:
         return []
 
-    # `x.mode()` reduces the last dimension, and takes a scalar as it is.
-    dim = kwargs.get("dim", kwargs.get("axis", args[1] if len(args) > 1 else None))
+    # The dimension by its name, by NumPy's name, or as the second argument. `x.mode()` reduces the
+    # last one.
+    dim = kwargs.get("dim", kwargs.get("axis", second))
     if dim is None and name == "mode":
         dim = -1
+
     if type(dim) is int:
-        return [tensor.shape[dim]] if tensor.ndim else []
-    is_of_all = dim is None and name in WITHOUT_RESULT_OF_ALL
-    return list(tensor.shape) if is_of_all else []
+        if tensor.ndim == 0:
+            return []  # a single number is its own maximum
+        return [tensor.shape[dim]]
+    if dim is None and name in WITHOUT_RESULT_OF_ALL:
+        return list(tensor.shape)
+    return []
 
 
 def reads_nothing(function: Any, tensors: list[torch.Tensor]) -> bool:
     """Has an argument no elements in this call? A rehearsal costs nothing then.
 
     Operations that refuse some data would refuse zeros."""
-    if not is_torchs(function) or set(name_of(function).split("_")) & CHECKED:
+    if not is_torchs(function):
+        return False
+    words = set(name_of(function).split("_"))
+    if words & CHECKED:
         return False
     return any(elements(tensor) == 0 for tensor in tensors)
 
@@ -201,14 +228,25 @@ def is_plain(tensor: torch.Tensor) -> bool:
 
 def mixed(tensors: list[torch.Tensor]) -> bool:
     """Are there several floating dtypes? (A tensor without dimensions goes with any.)"""
-    dtypes = {t.dtype for t in tensors if t.ndim and (t.is_floating_point() or t.is_complex())}
+    dtypes = set()
+    for tensor in tensors:
+        has_fractions = tensor.is_floating_point() or tensor.is_complex()
+        if tensor.ndim and has_fractions:
+            dtypes.add(tensor.dtype)
     return len(dtypes) > 1
 
 
 def too_large(leaves: list[Any], tensors: list[torch.Tensor]) -> bool:
     """Is there a number that one of the dtypes cannot hold?"""
-    numbers = [leaf for leaf in leaves if type(leaf) in (int, float) and abs(leaf) > 127]
-    return any(not holds(t.dtype, n) for n, t in itertools.product(numbers, tensors))
+    dtypes = {tensor.dtype for tensor in tensors}
+
+    # Each dtype holds the small ones.
+    large = [leaf for leaf in leaves if type(leaf) in (int, float) and abs(leaf) > 127]
+    for dtype in dtypes:
+        for number in large:
+            if not holds(dtype, number):
+                return True
+    return False
 
 
 def holds(dtype: torch.dtype, number: float) -> bool:
@@ -216,20 +254,25 @@ def holds(dtype: torch.dtype, number: float) -> bool:
     if dtype is torch.bool or dtype.is_complex or not math.isfinite(number):
         # any float, and each integer that 64 bits can hold
         return type(number) is float or -(2**63) <= number < 2**63
-    info = torch.finfo(dtype) if dtype.is_floating_point else torch.iinfo(dtype)
-    return info.min <= number <= info.max
+
+    limits: torch.finfo | torch.iinfo
+    if dtype.is_floating_point:
+        limits = torch.finfo(dtype)
+    else:
+        limits = torch.iinfo(dtype)
+    return limits.min <= number <= limits.max
 
 
-def other_kind(written: list[Any], leaves: list[Any]) -> bool:
+def other_kind(written: list[torch.Tensor], leaves: list[Any]) -> bool:
     """Is a value written to a tensor that has no place for its kind, as a fraction to integers?
     Or is a bool or a complex number among the arguments, for which many kernels do not exist?
 
     Eager takes some of these (`ints.fill_(2.5)`), and refuses others (`ints.mul_(2.5)`)."""
-    places = [kind_of(x) for x in written if isinstance(x, torch.Tensor)]
-    if not places:
+    if not written:
         return False
+    smallest_place = min(map(kind_of, written))
     kinds = {kind_of(leaf) for leaf in leaves}
-    return BOOL in kinds or COMPLEX in kinds or max(kinds) > min(places)
+    return BOOL in kinds or COMPLEX in kinds or max(kinds) > smallest_place
 
 
 def kind_of(leaf: Any) -> int:
@@ -247,7 +290,9 @@ def kind_of_dtype(dtype: torch.dtype) -> int:
         return BOOL
     if dtype.is_complex:
         return COMPLEX
-    return FLOAT if dtype.is_floating_point else INTEGER
+    if dtype.is_floating_point:
+        return FLOAT
+    return INTEGER
 
 
 def out_of_range(
@@ -258,30 +303,39 @@ def out_of_range(
     place = DIMENSION_AT.get(name, len(args))
     if place < len(args):
         dim = args[place]
-    return type(dim) is int and not -tensor.ndim <= dim < max(tensor.ndim, 1)
+    if type(dim) is not int:
+        return False
+    # A single number takes 0 and -1, too.
+    is_there = -tensor.ndim <= dim < max(tensor.ndim, 1)
+    return not is_there
 
 
-def shared(written: list[Any], tensors: list[torch.Tensor]) -> bool:
+def shared(written: list[torch.Tensor], tensors: list[torch.Tensor]) -> bool:
     """Does a write change elements that another tensor shows at other places, or that its own
     tensor shows twice?"""
-    tensors_written = [x for x in written if isinstance(x, torch.Tensor)]
-    if any(map(shows_twice, tensors_written)):
+    if any(map(shows_twice, written)):
         return True
-    return any(overlaps(x, other) for x, other in itertools.product(tensors_written, tensors))
+    for tensor in written:
+        for other in tensors:
+            if overlaps(tensor, other):
+                return True
+    return False
 
 
 def shows_twice(tensor: torch.Tensor) -> bool:
     """Is it expanded, so that several of its elements are one in memory?"""
     sizes, strides, _ = place_of(tensor)
-    return any(stride == 0 and size != 1 for size, stride in zip(sizes, strides, strict=True))
+    dimensions = zip(sizes, strides, strict=True)
+    return any(stride == 0 and size != 1 for size, stride in dimensions)
 
 
 def overlaps(tensor: torch.Tensor, other: torch.Tensor) -> bool:
     """Does another tensor show the same memory in another way?"""
     if other is tensor:
         return False
-    memory, other_memory = tensor.untyped_storage(), other.untyped_storage()
-    return memory._cdata == other_memory._cdata and place_of(other) != place_of(tensor)
+    if tensor.untyped_storage()._cdata != other.untyped_storage()._cdata:
+        return False
+    return place_of(other) != place_of(tensor)
 
 
 def real(leaf: Any, memory: dict[int, torch.Tensor]) -> Any:
@@ -306,14 +360,18 @@ def known(number: Any) -> Any:
     It leaves no guard, for an operation is refused for each value."""
     if not isinstance(number, (torch.SymInt, torch.SymFloat)):
         return number
-    formula = number.node.expr
+
     # a size of the data that was found to be a number has no hint
-    return number.node.pytype(formula) if formula.is_number else number.node.hint
+    formula = number.node.expr
+    if formula.is_number:
+        return number.node.pytype(formula)
+    return number.node.hint
 
 
 def place_of(tensor: torch.Tensor) -> tuple[tuple[int, ...], tuple[int, ...], int]:
     """Sizes, strides, and where in its memory a tensor starts."""
-    sizes, strides = tuple(map(known, tensor.shape)), tuple(map(known, tensor.stride()))
+    sizes = tuple(map(known, tensor.shape))
+    strides = tuple(map(known, tensor.stride()))
     return sizes, strides, known(tensor.storage_offset())
 
 

@@ -60,7 +60,9 @@ def number_of_data(builder: GraphBuilder, operation: Operation) -> Any:
             "makes a list of which only the data says how long it is",
             "keep it a tensor, or make the list outside the compiled function",
         )
-    return listed(builder, tensor) if is_short(tensor) else GO_ON
+    if is_short(tensor):
+        return listed(builder, tensor)
+    return GO_ON
 
 
 def is_plain(tensor: torch.Tensor) -> bool:
@@ -74,7 +76,8 @@ def is_plain(tensor: torch.Tensor) -> bool:
 def is_short(tensor: torch.Tensor) -> bool:
     """May each element be a node?"""
     sizes = list(tensor.shape)
-    return all(type(size) is int for size in sizes) and math.prod(sizes) <= MOST_NUMBERS
+    are_known = all(type(size) is int for size in sizes)
+    return are_known and math.prod(sizes) <= MOST_NUMBERS
 
 
 def converted(builder: GraphBuilder, tensor: torch.Tensor, name: str) -> Any:
@@ -99,7 +102,9 @@ def value_of(builder: GraphBuilder, tensor: torch.Tensor) -> Any:
 
 def whole_number(builder: GraphBuilder, tensor: torch.Tensor) -> Any:
     """The one element as an int: of a truth 0 or 1."""
-    of_ints = builder.call("long", [tensor]) if tensor.dtype is torch.bool else tensor
+    of_ints = tensor
+    if tensor.dtype is torch.bool:
+        of_ints = builder.call("long", [tensor])
     return add_number_of_data(builder, of_ints, of=tensor)
 
 
@@ -130,7 +135,9 @@ def write_at_number(builder: GraphBuilder, operation: Operation) -> Any:
     if type(index) is not tuple:
         return GO_ON
     view = view_at_number(builder, tensor, index)
-    return GO_ON if view is None else builder.call(operator.setitem, [view, ..., value])
+    if view is None:
+        return GO_ON
+    return builder.call(operator.setitem, [view, ..., value])
 
 
 def view_at_number(builder: GraphBuilder, tensor: torch.Tensor, index: Any) -> Any:
@@ -142,16 +149,24 @@ def view_at_number(builder: GraphBuilder, tensor: torch.Tensor, index: Any) -> A
     numbers = [at for at, part in enumerate(parts) if is_of_data(part)]
     if not numbers:
         return None
-    if not all(part is None or part is ... or is_number_or_slice(part) for part in parts):
-        raise Unsupported(
-            "takes elements by a number that only the data says and by a tensor or a list at once",
-            "look up one behind the other: `x.select(1, i)[rows]`",
-        )
+    for part in parts:
+        is_plain_part = part is None or part is ... or is_number_or_slice(part)
+        if not is_plain_part:
+            raise Unsupported(
+                "takes elements by a number that only the data says and by a tensor or a list at once",
+                "look up one behind the other: `x.select(1, i)[rows]`",
+            )
 
-    whole = [slice(None) if at in numbers else part for at, part in enumerate(parts)]
+    # `x[a:b, n]` is `x[a:b, :]`, and then `select` of that dimension.
+    whole = list(parts)
+    for at in numbers:
+        whole[at] = slice(None)
     view = builder.call(operator.getitem, [tensor, tuple(whole)])
+
+    # From the last on: so the dimensions before keep their numbers.
     for at in reversed(numbers):
-        view = builder.call("select", [view, dimension_of(whole, at, view.ndim), parts[at]])
+        dim = dimension_of(whole, at, view.ndim)
+        view = builder.call("select", [view, dim, parts[at]])
         del whole[at]
     return view
 
@@ -189,8 +204,9 @@ def number_of_tensor(it: Machine, function: Any, args: list[Any], kwargs: dict[s
     if len(args) != 1 or kwargs or not isinstance(args[0], torch.Tensor):
         return GO_ON
     operation = Operation(METHOD_OF[function], args, {})
-    of_elements = number_of_data if function is not len else symbolic_length
-    return of_elements(it.world.builder, operation)
+    if function is len:
+        return symbolic_length(it.world.builder, operation)
+    return number_of_data(it.world.builder, operation)
 
 
 def symbolic_length(builder: GraphBuilder, operation: Operation) -> Any:
@@ -200,7 +216,9 @@ def symbolic_length(builder: GraphBuilder, operation: Operation) -> Any:
     tensor = operation.args[0]
     with torch._C.DisableTorchFunction():
         length = tensor.shape[0] if tensor.ndim else None
-    return length if type(length) is torch.SymInt else GO_ON
+    if type(length) is torch.SymInt:
+        return length
+    return GO_ON
 
 
 register(

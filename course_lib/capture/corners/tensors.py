@@ -181,7 +181,9 @@ def dropout_of_nothing(builder: GraphBuilder, operation: Operation) -> Any:
     is_known = type(p) in (int, float) and 0 <= p <= 1 and type(training) is bool
     if not is_known:
         return GO_ON
-    return tensor if p == 0 or not training else GO_ON
+    if p == 0 or not training:
+        return tensor
+    return GO_ON
 
 
 FUNCTIONS[torch.equal] = equal

@@ -45,10 +45,9 @@ MODULES_OF_LEVELS = "torch._C._functorch", "torch._functorch.predispatch"
 
 def new_tensor(cls: Any, it: Machine, *data: Any, **options: Any) -> Any:
     """`torch.Tensor([1, 2])`, `torch.LongTensor(2, 3)`: of these numbers, or of these sizes."""
+    options["dtype"] = torch.get_default_dtype() if cls is torch.Tensor else cls.dtype
     is_of_numbers = len(data) == 1 and type(data[0]) in (list, tuple)
     make: Any = torch.tensor if is_of_numbers else torch.empty
-
-    options["dtype"] = torch.get_default_dtype() if cls is torch.Tensor else cls.dtype
     return it.call(make, *data, **options)
 
 
@@ -58,7 +57,9 @@ def tensor_of(function: Any, it: Machine, data: Any, **options: Any) -> Any:
     if has_symbols(data) and options.keys() <= {"dtype"}:
         dtype = options.get("dtype") or torch._refs._infer_scalar_type(data)
         return tensor_of_symbols(it, data, dtype)
-    parts = tensors_in(data) if type(data) in (list, tuple) else []
+    parts = []
+    if type(data) in (list, tuple):
+        parts = tensors_in(data)
     if not parts or any(part.ndim for part in parts) or options:
         return it.world.builder.call(function, [data], options)
 

@@ -16,6 +16,7 @@ import os
 import re
 import sys
 import warnings
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -27,7 +28,7 @@ from course_lib.capture.guard_tests import SwitchIs
 from course_lib.capture.sources import FRAME
 from course_lib.capture.world import Place, Warned, World, listeners
 
-ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)))) + os.sep
+ROOT = f"{Path(os.path.abspath(__file__)).parents[2]}{os.sep}"
 """The folder of `course_lib`. A warning at the line that calls an operation names a file in it, for
 here `course_lib` is the caller."""
 IN_KERNELS = "(Triggered internally at"  # What torch writes behind a warning of its C++
@@ -63,9 +64,11 @@ def listen(
     always = torch.is_warn_always_enabled()
     world.assume(FRAME, "state", SwitchIs("torch.is_warn_always_enabled", always))
     if torch_warnings:
-        warnings_of_rehearsal = rehearse(function, args, kwargs) if rehearsed else []
-        warnings_of_rehearsal += run_again(world, function, args, kwargs)
-        loud = {str(w.message) for w in warnings_of_rehearsal}
+        warnings_again = []
+        if rehearsed:
+            warnings_again += rehearse(function, args, kwargs)
+        warnings_again += run_again(world, function, args, kwargs)
+        loud = {str(w.message) for w in warnings_again}
         heard[operation] = [
             warned(world, w, str(w.message) in loud, args, kwargs) for w in torch_warnings
         ]
@@ -80,9 +83,13 @@ def warned(world: World, warning: Any, loud: bool, args: Any, kwargs: dict[str, 
     for tensor in tensors:
         for size in tensor.shape:
             if type(size) is torch.SymInt:
-                text = re.sub(rf"\b{re.escape(str(size))}\b", str(int(size)), text)
+                symbol = re.escape(str(size))
+                text = re.sub(rf"\b{symbol}\b", str(int(size)), text)
 
-    calls = None if loud else itertools.count()
+    # What torch says once, the head says in its first call only.
+    calls = None
+    if not loud:
+        calls = itertools.count()
     levels = kwargs.get("_stacklevel", OF_THE_CALLER)
     return Warned(text, warning.category, place_of(world, warning, levels), calls=calls)
 
@@ -109,7 +116,9 @@ def casts_complex(args: Any, result: Any) -> bool:
     tensors = [leaf for leaf in tree_leaves(args) if isinstance(leaf, torch.Tensor)]
     if not tensors or not any(tensor.is_complex() for tensor in tensors):
         return False
-    changed = tensors[0] if result is None else result
+    changed = result
+    if result is None:
+        changed = tensors[0]
     return not changed.is_complex()
 
 

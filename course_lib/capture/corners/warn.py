@@ -27,7 +27,8 @@ def warn(it: Machine, message: Any, category: Any = None, stacklevel: int = 1, s
     """`warnings.warn`: an effect of the head."""
     if isinstance(message, Warning):
         category = type(message)
-    category = UserWarning if category is None else category
+    if category is None:
+        category = UserWarning
     if not (isinstance(category, type) and issubclass(category, Warning)):
         raise Unsupported("warns with a category that is no class of warnings")
     if skip_file_prefixes or type(stacklevel) is not int:
@@ -61,7 +62,9 @@ def place(world: Any, stacklevel: int) -> Place | int:
         frames = frames[1:]
 
     above = max(stacklevel, 1) - len(frames)
-    return above if above > 0 else frames[-max(stacklevel, 1)]
+    if above > 0:
+        return above
+    return frames[-max(stacklevel, 1)]
 
 
 def may_raise(*categories: type[Warning]) -> bool:

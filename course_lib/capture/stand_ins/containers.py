@@ -62,17 +62,23 @@ class Container:
     def base_name(self) -> str:
         """How guards name the builtin type."""
         module, name = self.base.__module__, self.base.__name__
-        return name if module == "builtins" else f"modules[{module!r}].{name}"
+        if module == "builtins":
+            return name
+        return f"modules[{module!r}].{name}"
 
     @property
     def dict_class(self) -> str:
         """How guards name the type whose `keys` and `values` they call."""
-        return self.base_name if self.base is collections.OrderedDict else "dict"
+        if self.base is collections.OrderedDict:
+            return self.base_name
+        return "dict"
 
     @property
     def length_expression(self) -> str:
         """How guards ask for the length. A class of the user's may say otherwise what `len` is."""
-        return "len({})" if self.is_builtin else f"{self.base_name}.__len__({{}})"
+        if self.is_builtin:
+            return "len({})"
+        return f"{self.base_name}.__len__({{}})"
 
     def key_source(self, place: int) -> Source:
         """Where the key at this place is found: `[*dict.keys(d)][2]`."""
@@ -96,7 +102,11 @@ class Container:
             return self.listed("values").item(place)
         if self.is_builtin or self.base is tuple:
             return self.source.item(key)
-        kind = "dict" if self.is_keyed else self.base_name
+
+        # The class may have a `__getitem__` of its own: the builtin type's is asked.
+        kind = self.base_name
+        if self.is_keyed:
+            kind = "dict"
         lookup = f"{kind}.__getitem__("
         return Source(f", {key!r})", self.source, before=lookup, pretty=f"[{key!r}]")
 
@@ -123,7 +133,9 @@ def container(world: World, obj: Any, source: Source) -> Any:
     else:
         known = sequence(world, outside, keys)
     # An instance of the user's class has attributes besides its items: filled in when asked for.
-    known.attributes = None if outside.is_builtin else {}
+    known.attributes = None
+    if not outside.is_builtin:
+        known.attributes = {}
     return known.stand_in
 
 
@@ -144,7 +156,9 @@ def assume_keys(world: World, outside: Container, keys: tuple[Any, ...], named: 
     tests: list[Test] = [TypeIs(type(outside.obj))]
     if outside.is_keyed and named:
         kind = "keys"
-        listed = "tuple({})" if outside.is_builtin else f"tuple({outside.dict_class}.keys({{}}))"
+        listed = "tuple({})"
+        if not outside.is_builtin:
+            listed = f"tuple({outside.dict_class}.keys({{}}))"
         tests.append(KeysAre(keys, listed))
         # 1, 1.0 and True are equal
         if not all(type(key) is str for key in keys):
@@ -168,7 +182,11 @@ def sequence(world: World, outside: Container, keys: tuple[Any, ...]) -> Known:
 
     It becomes known before its items are wrapped, for one of them may hold it."""
     cls, base, obj = type(outside.obj), outside.base, outside.obj
-    stand_in: Any = cls(maxlen=obj.maxlen) if base is collections.deque else base.__new__(cls)
+    stand_in: Any
+    if base is collections.deque:
+        stand_in = cls(maxlen=obj.maxlen)
+    else:
+        stand_in = base.__new__(cls)
     known = world.know(stand_in, obj, outside.source)
     for place, key in enumerate(keys):
         base.append(stand_in, item(world, outside, place, key))
@@ -191,7 +209,9 @@ def mapping(world: World, outside: Container, keys: tuple[Any, ...], named: bool
     for place, key in enumerate(keys):
         # A key that can be written down stands for itself. Another one is an object from outside,
         # at a place of its own.
-        stand_in_key = key if named else world.wrap(key, outside.key_source(place))
+        stand_in_key = key
+        if not named:
+            stand_in_key = world.wrap(key, outside.key_source(place))
         base.__setitem__(stand_in, stand_in_key, item(world, outside, place, key))
 
     # compared at the end: what differs is a side effect

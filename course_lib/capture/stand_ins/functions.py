@@ -23,7 +23,8 @@ class Functions(Instances):
         """Guard a function that no instruction has read: a special method, a property.
 
         Its first argument tells its place."""
-        if self.of(function) is not None or id(function) in self.made or not is_users(function):
+        is_known = self.of(function) is not None or id(function) in self.made
+        if is_known or not is_users(function):
             return
         if self._adopt_member(function, args):
             return
@@ -38,11 +39,16 @@ class Functions(Instances):
         """Look for the function in the class of the first argument, and guard it there.
 
         False if it is not found."""
-        first = args[0] if args else object
+        first: Any = object
+        known = None
+        if args:
+            first = args[0]
+            known = self.of(first)
+
+        # The first class that is not made by the program
         cls = first if is_a(first, type) else type(first)
         cls = next(base for base in cls.__mro__ if id(base) not in self.made)
 
-        known = self.of(first) if args else None
         if known is not None and cls is not first:
             source: Source | None = known.source.type()
         else:

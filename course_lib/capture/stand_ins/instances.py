@@ -130,7 +130,9 @@ class Instances(Assumptions):
             place for place, base in enumerate(cls.__mro__) if base.__dict__.get(name) is member
         )
         body = next(bodies, 0)
-        owner = source.attr("__mro__").item(body) if body else source
+        owner = source
+        if body:
+            owner = source.attr("__mro__").item(body)
         for part, function in functions_of(member).items():
             if not is_users(function):
                 continue

@@ -47,7 +47,9 @@ def make_stand_in(world: World, obj: Any, source: Source) -> Any:
 def special(world: World, obj: Any, source: Source) -> Any:
     """An object or a type for which a corner has its own way."""
     make = OF_OBJECT.get(id(obj)) or OF_TYPE.get(type(obj))
-    return make(world, obj, source) if make else GO_ON
+    if make:
+        return make(world, obj, source)
+    return GO_ON
 
 
 def constant(world: World, obj: Any, source: Source) -> Any:
