@@ -82,7 +82,8 @@ class Accumulator:
             # The first NaN is better than any number.
             if self.dtype.is_floating_point:
                 better += f" || ({is_nan} && {variable} == {variable})"
-            return [f"if ({better}) {{ {variable} = {value}; {self.name}_at{lane} = {self.at}; }}"]
+            place = f"{self.name}_at{lane} = {self.at};"
+            return [f"if ({better}) {{ {variable} = {value}; {place} }}"]
 
         if self.last_of_equals and self.dtype.is_floating_point:
             # `>=` instead of `>` (or `<=` instead of `<`): an equal value takes the place, too.

@@ -84,7 +84,7 @@ class CppKernel(CppLoops):
         # this call
         is_checked = bool(self.checks)
         flag = f"buffers[{len(self.passed)}]"
-        place_of_sizes = len(self.passed) + 1 if is_checked else len(self.passed)
+        place_of_sizes = len(self.passed) + is_checked
 
         with self.block(f'extern "C" void {self.name}(void** buffers) {{', "}"):
             self.print_pointers()
@@ -129,12 +129,12 @@ class CppKernel(CppLoops):
 
             ctype = STORED[self.buffers[name].dtype]
             pointer = f"const {ctype}*" if is_constant else f"{ctype}*"
-            restrict = "" if is_shared else " __restrict"
-            note = f"  // in place of {old}" if old != name else ""
+            declared = pointer if is_shared else f"{pointer} __restrict"
+            address = f"({pointer})buffers[{self.passed.index(old)}]"
 
             self.pointers[name] = self.unique(name)
-            address = f"({pointer})buffers[{self.passed.index(old)}]"
-            self.line(f"{pointer}{restrict} {self.pointers[name]} = {address};{note}")
+            note = f"  // in place of {old}" if old != name else ""
+            self.line(f"{declared} {self.pointers[name]} = {address};{note}")
 
     def print_loops(self) -> None:
         """The loops over rows, and inside them the phases of a row."""
@@ -154,9 +154,10 @@ class CppKernel(CppLoops):
                 self.pragma(threads=True, collapse=len(rows), clauses=clauses)
 
             for loop in rows:
-                is_over_lanes = self.plan.has_lanes and loop is rows[-1]
-                around = self.block_of_lanes(loop) if is_over_lanes else self.loop(loop)
-                blocks.enter_context(around)
+                if self.plan.has_lanes and loop is rows[-1]:
+                    blocks.enter_context(self.block_of_lanes(loop))
+                else:
+                    blocks.enter_context(self.loop(loop))
 
             for phase in self.phases:
                 if phase.columns:
@@ -284,9 +285,10 @@ class CppKernel(CppLoops):
         itself."""
         rows, columns = self.kernel.rows, self.kernel.columns
         for buffer, index in plan.fetched:
-            below = Linear.of(index, {rows[-1].symbol}).coefficient(rows[-1].symbol)
+            row = rows[-1].symbol
+            to_next_row = Linear.of(index, {row}).coefficient(row)
             here = substitute(index, {columns[0].symbol: sympy.Symbol(first)})
-            place_in_next_row = self.index(add([here, below]))
+            place_in_next_row = self.index(add([here, to_next_row]))
             self.line(f"fetch_row({self.pointers[buffer]} + {place_in_next_row}, {plan.block});")
 
     def print_columns(

@@ -64,7 +64,8 @@ class CppLoops(CppOps):
                 f"if(parallel: {self.size(iterations(self.kernel.loops))} >= {PARALLEL_FROM})"
             )
         if simd and simd_from:
-            words.append(f"if(simd: {self.size(iterations(self.kernel.columns))} > {simd_from})")
+            columns = self.size(iterations(self.kernel.columns))
+            words.append(f"if(simd: {columns} > {simd_from})")
         words += clauses
         if self.checks:
             words.append("reduction(|: problem)")
@@ -74,7 +75,8 @@ class CppLoops(CppOps):
         self, loop: Loop, start: str = "0", stop: str = ""
     ) -> contextlib.AbstractContextManager[None]:
         """A loop from `start` to `stop` (or its end)."""
-        s, end = loop.symbol, stop or self.size(loop.size)
+        s = loop.symbol
+        end = stop or self.size(loop.size)
         return self.block(f"for (int64_t {s} = {start}; {s} < {end}; {s}++) {{", "}")
 
     @contextlib.contextmanager
@@ -85,7 +87,9 @@ class CppLoops(CppOps):
             yield WHOLE
             return
 
-        first, end, n = self.unique("block"), self.unique("end"), self.size(loop.size)
+        first = self.unique("block")
+        end = self.unique("end")
+        n = self.size(loop.size)
         stop = f"{first} + {size}"
         with self.block(f"for (int64_t {first} = 0; {first} < {n}; {first} += {size}) {{", "}"):
             if quotient(loop.size, size) is None:
@@ -127,17 +131,22 @@ class CppLoops(CppOps):
         """A row on the stack for one block of a loop; from here on its elements stand for what it
         holds."""
         row = self.unique(f"{place.buffer}_row")
-        room = plan.block if is_symbolic(loop.size) else self.room(min(loop.size, plan.block))
+        room = plan.block
+        if not is_symbolic(loop.size):
+            room = self.room(min(loop.size, plan.block))
         self.line(f"{computed_as(dtype_in_row(what))} {row}[{room}];")
 
-        is_whole = not block.stop
-        at = f"{loop.symbol}" if is_whole else f"{loop.symbol} - {block.first}"
-        self.rows[what] = f"{row}[{at}]"
+        place_in_row = f"{loop.symbol}"
+        if block.stop:
+            place_in_row += f" - {block.first}"
+        self.rows[what] = f"{row}[{place_in_row}]"
         return row
 
     def memory_of_row(self, place: Load, loop: Loop, block: Block) -> str:
         """The address where a block of a row begins in memory."""
-        start = sympy.Symbol(block.first) if block.stop else sympy.Integer(0)
+        start: sympy.Expr = sympy.Integer(0)
+        if block.stop:
+            start = sympy.Symbol(block.first)
         offset = self.index(substitute(place.index, {loop.symbol: start}))
         return f"{self.pointers.get(place.buffer)} + {offset}"
 
@@ -176,10 +185,14 @@ class CppLoops(CppOps):
         size, the most there may be."""
         if is_symbolic(count):
             return SCRATCH_BYTES // BYTES_KEPT  # `phases` keeps no longer row
-        return count if self.kernel.fixed is None else power_of_two(count)
+        if self.kernel.fixed is None:
+            return int(count)
+        return power_of_two(count)
 
 
 def dtype_in_row(what: Staged) -> torch.dtype:
     """The dtype that a row is computed in: of a step its own, and what is loaded has become
     float32."""
-    return what.buffer.dtype if isinstance(what, Step) else torch.float32
+    if isinstance(what, Step):
+        return what.buffer.dtype
+    return torch.float32

@@ -55,7 +55,9 @@ RESERVED += [name for op in (*UNARY, *BINARY) if op not in RULES for name in (op
 
 def computed_as(dtype: torch.dtype) -> str:
     """The C++ type that values of `dtype` have between load and store."""
-    return "float" if dtype in HALVES else STORED[dtype]
+    if dtype in HALVES:
+        return "float"
+    return STORED[dtype]
 
 
 def number(value: bool | int | float, dtype: torch.dtype) -> str:
@@ -65,15 +67,18 @@ def number(value: bool | int | float, dtype: torch.dtype) -> str:
     if dtype.is_floating_point:
         text = decimal(value, dtype)
         names = {"inf": "INFINITY", "-inf": "-INFINITY", "nan": "NAN"}
+        is_named = text in names
         if dtype == torch.float64:
-            return f"double({names[text]})" if text in names else text
-        return names.get(text, f"{text}f")
+            return f"double({names[text]})" if is_named else text
+        return names[text] if is_named else f"{text}f"
 
     value = int(value)
     if value in LIMITS:
         return LIMITS[value]
     needs_64_bits = abs(value) >= 2**31
-    return f"{value}LL" if needs_64_bits else str(value)
+    if needs_64_bits:
+        return f"{value}LL"
+    return str(value)
 
 
 class CppOps(Printer):
@@ -136,7 +141,8 @@ class CppOps(Printer):
     def print_indirect(self, expr: Expr) -> tuple[str, int]:
         size, wrap = expr.detail
         function = "wrapped" if wrap else "checked"
-        return f"{function}({self.text(expr.args[0])}, {self.index(size)}, problem)", ATOM
+        value = self.text(expr.args[0])
+        return f"{function}({value}, {self.index(size)}, problem)", ATOM
 
     def print_masked(self, expr: Expr) -> tuple[str, int]:
         condition = self.text(expr.args[0], CHOICE + 1)

@@ -84,8 +84,10 @@ def note_stores(kernel: FusedKernel, ranks: Mapping[Step, int], phases: list[Pha
         if name not in kernel.stores or step.level == "across":
             continue
 
-        phase = phases[-1] if name in kernel.in_place else phases[rank]
-        phase.stored.add(step)
+        # What takes the place of an input is stored last, when nobody reads that any more.
+        if name in kernel.in_place:
+            rank = -1
+        phases[rank].stored.add(step)
 
 
 def steps_of_row(steps: Iterable[Step], due: Collection[Step], phase: Phase) -> list[Step]:
@@ -171,7 +173,8 @@ def as_columns(kernel: FusedKernel) -> FusedKernel:
     if kernel.columns or not kernel.rows:
         return kernel
 
-    loops = (*kernel.rows[:-1], kernel.rows[-1]._replace(kind="column"))
+    *rows, last = kernel.rows
+    loops = (*rows, last._replace(kind="column"))
     steps = tuple(replace(step, level="column") for step in kernel.steps)
     return replace(kernel, loops=loops, steps=steps)
 

@@ -190,7 +190,9 @@ class Planner:
         self.is_ragged = False
         if self.shape == "lanes":
             neighbours = kernel.rows[-1].size
-            self.lanes = LANES if is_symbolic(neighbours) else max(1, min(LANES, neighbours))
+            self.lanes = LANES
+            if not is_symbolic(neighbours):
+                self.lanes = max(1, min(LANES, neighbours))
             self.is_ragged = quotient(neighbours, self.lanes) is None
 
         self.phases: list[Phase] = []
@@ -238,7 +240,9 @@ class Planner:
         columns = iterations(self.kernel.columns)
         may_be_few = is_symbolic(columns) and not surely(operator.gt, columns, FEW)
         compares_floats = any(gathering.has_nan for gathering in gathered)
-        return FEW if may_be_few and compares_floats else 0
+        if may_be_few and compares_floats:
+            return FEW
+        return 0
 
     def block_for(self, gathered: Collection[Gathering], staging: Staging) -> int:
         """Columns that go together: those of an array on the stack, or those of one float sum. 0 if
@@ -373,7 +377,9 @@ class Planner:
 
 def longest_sum(lanes_share: bool) -> int:
     """How many columns may be added up as float: in all lanes together, or in each."""
-    return BLOCK if lanes_share else BLOCK // LANES_OF_A_SUM
+    if lanes_share:
+        return BLOCK
+    return BLOCK // LANES_OF_A_SUM
 
 
 def loads_of_halves(nodes: Iterable[Expr]) -> list[Load]:

@@ -231,7 +231,9 @@ class Printer:
 
     def size_as_divisor(self, number: Any) -> str:
         """`size`, as it is written behind / or %."""
-        return self.divisor(number.expr) if isinstance(number, Size) else self.size(number)
+        if isinstance(number, Size):
+            return self.divisor(number.expr)
+        return self.size(number)
 
     def size_symbol(self, symbol: sympy.Expr) -> str:
         """The name of the argument that holds a symbolic size."""
@@ -250,7 +252,8 @@ class Printer:
             if line.step:
                 line_of[number] = line.step
                 if line.step is not previous:
-                    row = f"{row:<{COMMENT_COLUMN}}  {self.comment} {describe(line.step)}"
+                    what = f"{self.comment} {describe(line.step)}"
+                    row = f"{row:<{COMMENT_COLUMN}}  {what}"
                 previous = line.step
             text.append(row.rstrip())
 
@@ -277,7 +280,9 @@ class Printer:
         wants_name = self.uses[expr] > 1 or expr.op == "indirect" or len(text) > LONGEST
         if wants_name and may_be_named and not whole:
             return self.bind(expr, text, self.name_for(expr))
-        return f"({text})" if precedence < binding else text
+        if precedence < binding:
+            return f"({text})"
+        return text
 
     def spell(self, expr: Expr) -> tuple[str, int]:
         """The text of one operation and how tightly it binds."""
@@ -307,7 +312,9 @@ class Printer:
         dtype = expr.args[0].dtype
         exact = str(dtype).removeprefix("torch.")
         family = "float" if dtype.is_floating_point else "integer"
-        for key in (f"{expr.op}:{exact}", f"{expr.op}:{family}", expr.op):
+
+        keys = (f"{expr.op}:{exact}", f"{expr.op}:{family}", expr.op)
+        for key in keys:
             if key in self.rules:
                 return self.rules[key]
         return expr.op
@@ -327,7 +334,9 @@ class Printer:
                 return self.as_constant(size, dtype)
 
         text = self.number(value, dtype)
-        return text, SIGNED if text.startswith("-") else ATOM
+        if text.startswith("-"):
+            return text, SIGNED
+        return text, ATOM
 
     def name_for(self, expr: Expr) -> str:
         """A name that says what a value is: `x_ij` for an element of x."""
@@ -337,13 +346,18 @@ class Printer:
             buffer, index = expr.detail
             symbols = sorted(str(symbol) for symbol in index.free_symbols)
             return f"{buffer}_{''.join(symbols)}"
-        return "at" if expr.op == "indirect" else f"{expr.op}_"
+        if expr.op == "indirect":
+            return "at"
+        return f"{expr.op}_"
 
     def bind(self, what: Expr | Step, text: str, wanted: str) -> str:
         """Give a value a name, and let the block know it."""
         name = self.unique(wanted)
         self.values[what] = name
-        dtype = what.dtype if isinstance(what, Expr) else what.buffer.dtype
+        if isinstance(what, Expr):
+            dtype = what.dtype
+        else:
+            dtype = what.buffer.dtype
         self.line(self.declare(name, dtype, text))
         return name
 
@@ -359,7 +373,9 @@ class Printer:
             return self.size_symbol(expr)
 
         text = self.index_text(expr)
-        return f"({text})" if as_factor and is_looser_than_product(expr) else text
+        if as_factor and is_looser_than_product(expr):
+            return f"({text})"
+        return text
 
     def index_as_data(self, formula: sympy.Expr) -> str:
         """`index`, where the number itself is wanted and may be larger than any place.
@@ -414,8 +430,9 @@ class Printer:
         """What stands behind / or %: a product needs brackets there, though it needs none as a
         factor."""
         text = self.index(expr, as_factor=True)
-        is_product = isinstance(expr, (sympy.Mul, sympy.Pow))
-        return f"({text})" if is_product else text
+        if isinstance(expr, (sympy.Mul, sympy.Pow)):
+            return f"({text})"
+        return text
 
     def division(self, expr: sympy.Expr) -> str:
         """a // n or a % n of an index. Both round down, where both languages round towards zero."""
@@ -447,8 +464,15 @@ def largest_step_first(term: sympy.Expr) -> tuple[bool, sympy.Expr, str]:
 def identifier(wanted: str, taken: Collection[str]) -> str:
     """`wanted` as an identifier, with a number behind it if the name is in use."""
     base = re.sub(r"\W+", "_", wanted).strip("_") or "t"
-    base = base if base[0].isalpha() and not keyword.iskeyword(base) else f"_{base}"
-    return next(name for n in itertools.count() if (name := f"{base}{n or ''}") not in taken)
+    if not base[0].isalpha() or keyword.iskeyword(base):
+        base = f"_{base}"
+
+    name = base
+    for n in itertools.count(1):
+        if name not in taken:
+            break
+        name = f"{base}{n}"
+    return name
 
 
 def decimal(value: float, dtype: torch.dtype) -> str:
@@ -464,8 +488,9 @@ def describe(step: Step) -> str:
     for node in step.node.origins:
         location = node.meta.get("origin", node).meta.get("location")
         if location:
-            is_notebook = "ipykernel_" in location.filename
-            file = "this notebook" if is_notebook else os.path.basename(location.filename)
+            file = os.path.basename(location.filename)
+            if "ipykernel_" in location.filename:
+                file = "this notebook"
             return f"{label(step)} ({file}:{location.line})"
     return label(step)
 

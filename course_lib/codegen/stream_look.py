@@ -166,9 +166,11 @@ class LookingOps(StreamedOps):
         first, last = "first", "last"
         if lines := self.plan.tiling.lines:
             # An end that is the same in every block has no name
-            ends = {name: line for name, line in zip(ENDS, lines, strict=True) if not line.slope}
-            first = str(ends["first"].low) if "first" in ends else first
-            last = str(ends["last"].low) if "last" in ends else last
+            line_of = dict(zip(ENDS, lines, strict=True))
+            if not line_of["first"].slope:
+                first = str(line_of["first"].low)
+            if not line_of["last"].slope:
+                last = str(line_of["last"].low)
 
         parts = self.plan.flags_of_matrix
         if parts == 1:
@@ -177,8 +179,10 @@ class LookingOps(StreamedOps):
             # `tl.arange` wants a power of two: behind the last flag there is a 1
             room = power_of_two(parts)
             flags = f"tl.arange(0, {room})"
-            mask = "" if parts == room else f", {flags} < {parts}, 1"
-            found = f"tl.min(tl.load(finite + matrix * {parts} + {flags}{mask}), 0)"
+            arguments = f"finite + matrix * {parts} + {flags}"
+            if parts != room:
+                arguments += f", {flags} < {parts}, 1"
+            found = f"tl.min(tl.load({arguments}), 0)"
 
         self.line(
             "# In eager 0 times infinity is NaN: where a value is not finite, no block is left out",
@@ -193,4 +197,5 @@ class LookingOps(StreamedOps):
     def opening(self, name: str, given: Sequence[str], sizes: Sequence[str]) -> list[Line]:
         """The head of a kernel: its pointers, and the sizes of its tile."""
         parameters = [*given, *(f"{size}: tl.constexpr" for size in sizes)]
-        return [Line(0, "@triton.jit"), Line(0, f"def {name}({', '.join(parameters)}):")]
+        head = f"def {name}({', '.join(parameters)}):"
+        return [Line(0, "@triton.jit"), Line(0, head)]

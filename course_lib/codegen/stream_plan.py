@@ -87,7 +87,10 @@ class StreamPlan:
             is_widest = (name, line.low) in (("first", 0), ("last", self.end))
             may_change = self.tiling.has_hidden and not is_widest
             is_named = line.slope or (may_change and name in ("first", "last"))
-            texts.append(name if is_named else str(line.low))
+            if is_named:
+                texts.append(name)
+            else:
+                texts.append(str(line.low))
         return Ends(*texts)
 
     @property
@@ -143,9 +146,10 @@ class StreamPlan:
 
     def dtype_of_last(self, end: End) -> torch.dtype:
         """Weights are rounded to halves where eager multiplies halves."""
+        if end.out.dtype not in HALVES:
+            return torch.float32
         values = end.values.tree
-        is_half = end.out.dtype in HALVES
-        return common_half(values, values) if is_half else torch.float32
+        return common_half(values, values)
 
     # --- what it computes
 
@@ -209,9 +213,16 @@ def have_same_factors(stream: Stream, cut: StreamTrees, free: StreamTrees) -> bo
 
 def common_half(left: Expr, right: Expr) -> torch.dtype:
     """The kind of halves that both were converted from, or float32."""
-    kinds = {tree.args[0].dtype if tree.op == "to_dtype" else tree.dtype for tree in (left, right)}
-    (kind, *others) = kinds
-    return kind if not others and kind in HALVES else torch.float32
+    kinds = set()
+    for tree in (left, right):
+        if tree.op == "to_dtype":
+            tree = tree.args[0]
+        kinds.add(tree.dtype)
+
+    kind = kinds.pop()
+    if not kinds and kind in HALVES:
+        return kind
+    return torch.float32
 
 
 def names_of_loads(tree: Expr) -> Collection[str]:

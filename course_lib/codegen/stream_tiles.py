@@ -111,7 +111,8 @@ class TilesCpp(CppOps):
     def operand(self, factor: Factor, place: Place, first_row: str) -> Operand:
         """A factor as it lies, from a row on."""
         start = {factor.rows.symbol: sympy.Symbol(first_row), factor.columns.symbol: ZERO}
-        address = f"{self.pointers[place.buffer]} + {self.index(substitute(place.first, start))}"
+        offset = self.index(substitute(place.first, start))
+        address = f"{self.pointers[place.buffer]} + {offset}"
         return Operand(address, place.row, place.column)
 
     def fill(self, factor: Factor, span: Span, tile: str, room: int, turned: bool = False) -> None:
@@ -123,11 +124,13 @@ class TilesCpp(CppOps):
             self.compute(factor, span, tile, room, turned)
             return
 
-        source, depth = self.operand(factor, place, span.first), factor.columns.size
-        steps, counts = f"{source.row}, {source.column}", f"{span.count}, {depth}"
+        source = self.operand(factor, place, span.first)
+        depth = factor.columns.size
         if turned:
-            steps, counts = f"{source.column}, {source.row}", f"{depth}, {span.count}"
-        self.line(f"fill_tile({tile}, {room}, {source.address}, {steps}, {counts}, {room});")
+            how = f"{source.column}, {source.row}, {depth}, {span.count}"
+        else:
+            how = f"{source.row}, {source.column}, {span.count}, {depth}"
+        self.line(f"fill_tile({tile}, {room}, {source.address}, {how}, {room});")
 
     def compute(self, factor: Factor, span: Span, tile: str, room: int, turned: bool) -> None:
         """The same, element by element, for a factor that is computed on the way."""

@@ -116,7 +116,9 @@ class StreamTrees:
             return self.product(tree, args)
         if (simpler := self.simpler(tree, args)) is not None:
             return simpler
-        return tree if args == tree.args else self.remade(tree, args)
+        if args == tree.args:
+            return tree
+        return self.remade(tree, args)
 
     def simpler(self, tree: Expr, args: tuple[Expr, ...]) -> Expr | None:
         """The same value by fewer operations, if there is a way."""
@@ -132,8 +134,10 @@ class StreamTrees:
         """What is more than its operands, each rewritten: a mask that hides nothing, an
         exponential, positions."""
         if tree.op == "where" and tree.args[0] in self.masks.shown:
-            yes, no = tree.args[1:]
-            return self.of(yes if self.masks.shown[tree.args[0]] else no)
+            condition, yes, no = tree.args
+            if self.masks.shown[condition]:
+                return self.of(yes)
+            return self.of(no)
         if tree.op == "exp" and (running := maximum_subtracted(tree)):
             logits = self.logits_of(running).tree
             return self.builder.make("exponential", (logits,), tree.dtype, running)
@@ -335,7 +339,9 @@ def maximum_subtracted(tree: Expr) -> Running | None:
 def other_operand(product: Expr, one: Expr) -> Expr:
     """What `one` is multiplied by."""
     left, right = product.args
-    return right if left is one else left
+    if left is one:
+        return right
+    return left
 
 
 def factor_apart(tree: Expr) -> tuple[Expr, float]:
@@ -387,7 +393,9 @@ def largest(tree: Expr) -> float:
         node, *_ = tree.detail
         return LARGEST_SCORE.get(node.buffers[0].dtype, math.inf)
     if tree.op == "constant":
-        return 0.0 if tree.detail == -math.inf else abs(float(tree.detail))
+        if tree.detail == -math.inf:
+            return 0.0
+        return abs(float(tree.detail))
     if tree.op in ("tanh", "sigmoid"):
         return 1.0
     if tree.op in ("neg", "abs", "to_dtype"):

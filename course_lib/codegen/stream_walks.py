@@ -100,8 +100,10 @@ class Line:
         if self.slope == 0:
             return str(self.low)
         text = f"block * {self.slope}"
-        if self.offset:
-            text += f" {'+' if self.offset > 0 else '-'} {abs(self.offset)}"
+        if self.offset > 0:
+            text += f" + {self.offset}"
+        elif self.offset < 0:
+            text += f" - {-self.offset}"
         return text
 
     def source(self, blocks: int) -> str:
@@ -122,7 +124,8 @@ class Line:
     def through(ends: Sequence[int]) -> "Line | None":
         """The line that gives the end of every block, if there is one."""
         values = np.asarray(ends)
-        blocks, low, high = np.arange(len(values)), int(values.min()), int(values.max())
+        blocks = np.arange(len(values))
+        low, high = int(values.min()), int(values.max())
         if low == high:
             return Line(0, low, low, high)
 
@@ -165,8 +168,14 @@ class StreamTiling(Tiling):
     @property
     def lines(self) -> list[Line] | None:
         """The four ends as formulas; without them there is a table."""
-        found = [Line.through(ends) for ends in zip(*(w.ends for w in self.walks), strict=True)]
-        return [line for line in found if line] if all(found) else None
+        lines = []
+        ends_of_walks = [walk.ends for walk in self.walks]
+        for ends in zip(*ends_of_walks, strict=True):
+            line = Line.through(ends)
+            if line is None:
+                return None
+            lines.append(line)
+        return lines
 
     @property
     def starts_last(self) -> bool:
@@ -221,14 +230,20 @@ def choose_stream_tiling(
 def choose_tile(stream: Stream, in_halves: bool) -> Choice:
     """From the tables; smaller where a program has more than one product on each side, or the
     matrix is small."""
-    tiles, of_thread = TILES_OF_HALVES if in_halves else TILES_OF_FLOATS, MOST_NUMBERS
-    if in_halves and is_gradient(stream):
-        tiles, of_thread = TILES_OF_GRADIENTS, MOST_NUMBERS_OF_GRADIENTS
+    of_thread = MOST_NUMBERS
+    if not in_halves:
+        tiles = TILES_OF_FLOATS
+    elif is_gradient(stream):
+        tiles = TILES_OF_GRADIENTS
+        of_thread = MOST_NUMBERS_OF_GRADIENTS
+    else:
+        tiles = TILES_OF_HALVES
     longest = longest_operand(stream)
     meta, warps = next(tile for most, tile in tiles.items() if longest <= most)
 
     rows, columns = meta["ROWS"], meta["COLUMNS"]
-    of_scores, of_totals = len(stream.scores) + len(stream.cores), sum(widths_of_totals(stream))
+    of_scores = len(stream.scores) + len(stream.cores)
+    of_totals = sum(widths_of_totals(stream))
     most = of_thread * 32 * warps
     while rows * (columns * of_scores + of_totals) > most and columns > 2 * LEAST_SIDE:
         columns //= 2
@@ -314,11 +329,14 @@ def walks_of(stream: Stream, masks: Masks, tile: Choice, known: Shown | None) ->
     rows, columns = tile.meta["ROWS"], tile.meta["COLUMNS"]
     end = padded(stream.column.size, tile)
     free = free_blocks(stream, masks, rows, columns)
-    shown = known.columns if known else [(0, end)] * len(free)
+    shown = [(0, end)] * len(free)
+    if known:
+        shown = known.columns
 
     walks = []
     for block, (first, last) in enumerate(shown):
-        start, stop = longest_run(free[block, first // columns : last // columns])
+        blocks_shown = free[block, first // columns : last // columns]
+        start, stop = longest_run(blocks_shown)
         walks.append(Walk(first, first + start * columns, first + stop * columns, last))
     return walks
 

@@ -103,9 +103,11 @@ class StreamedCpp(TilesCpp):
         with self.block(f'extern "C" void {self.name}(void** buffers) {{', "}"):
             self.write_pointers()
             self.write_shown()
-            around = len(stream.batch) + 1
-            collapse = f" collapse({around})" if around > 1 else ""
-            self.line(f"#pragma omp parallel for{collapse} schedule(dynamic)")
+            words = ["#pragma omp parallel for"]
+            if stream.batch:
+                words.append(f"collapse({len(stream.batch) + 1})")
+            words.append("schedule(dynamic)")
+            self.line(" ".join(words))
             with contextlib.ExitStack() as blocks:
                 for loop in stream.batch:
                     blocks.enter_context(self.counting(str(loop.symbol), "0", str(loop.size)))
@@ -122,10 +124,12 @@ class StreamedCpp(TilesCpp):
     def write_pointers(self) -> None:
         """One typed pointer for each buffer."""
         for n, name in enumerate(self.touched):
-            constant = "" if name in self.written else "const "
-            pointer = f"{constant}{STORED[self.buffers[name].dtype]}*"
-            self.pointers[name] = self.unique(name)
-            self.line(f"{pointer} __restrict {self.pointers[name]} = ({pointer})buffers[{n}];")
+            pointer = f"{STORED[self.buffers[name].dtype]}*"
+            if name not in self.written:
+                pointer = f"const {pointer}"
+            own_name = self.unique(name)
+            self.pointers[name] = own_name
+            self.line(f"{pointer} __restrict {own_name} = ({pointer})buffers[{n}];")
 
     # --- tiles
 
@@ -142,7 +146,11 @@ class StreamedCpp(TilesCpp):
             width = padded(end.values.columns.size)
             self.totals[end] = []
             for powers in end.split.powers:
-                weights = free.pop(0) if free else self.array("weights", size)
+                # A tile of scores serves once more: for the weights.
+                if free:
+                    weights = free.pop(0)
+                else:
+                    weights = self.array("weights", size)
                 name = self.array("total", self.tile_rows * width)
                 self.totals[end].append(Total(name, weights, width, powers))
 
@@ -162,8 +170,10 @@ class StreamedCpp(TilesCpp):
         for leaf in stream.maxima:
             term = leaf.detail.term
             if term not in self.tile:
-                scores = self.tile[stream.scores[0].leaf]
-                self.tile[term] = scores if is_free else self.array("logits", size)
+                if is_free:
+                    self.tile[term] = self.tile[stream.scores[0].leaf]
+                else:
+                    self.tile[term] = self.array("logits", size)
 
     def element(self, tile: str) -> str:
         """The element of a tile at row m, column n."""
@@ -395,7 +405,8 @@ class StreamedCpp(TilesCpp):
     def store_result(self, out: Buffer, place: sympy.Expr, tree: Expr) -> None:
         """One element."""
         result = self.text(tree, whole=True)
-        self.line(f"{self.pointers[out.name]}[{self.index(place)}] = {result};")
+        target = f"{self.pointers[out.name]}[{self.index(place)}]"
+        self.line(f"{target} = {result};")
 
 
 def streamed_source(node: Streamed, buffers: Mapping[str, Buffer], name: str) -> KernelSource:

@@ -78,8 +78,9 @@ class StreamedOps(TritonOps):
     # --- operations
 
     def name_for(self, expr: Expr) -> str:
-        is_weight = expr.op in ("exponential", "power_of_two")
-        return "weights" if is_weight else super().name_for(expr)
+        if expr.op in ("exponential", "power_of_two"):
+            return "weights"
+        return super().name_for(expr)
 
     def print_exponential(self, expr: Expr) -> tuple[str, int]:
         """exp(x - m) as a power of two."""
@@ -96,7 +97,9 @@ class StreamedOps(TritonOps):
         power = self.number(expr.detail, torch.float32)
         if shift.op == "constant":
             return f"tl.exp2({self.text(value, 13)} * {power})", ATOM
-        return f"tl.exp2(tl.fma({self.text(value)}, {power}, {self.text(shift)}))", ATOM
+
+        difference = f"tl.fma({self.text(value)}, {power}, {self.text(shift)})"
+        return f"tl.exp2({difference})", ATOM
 
     def print_inverse(self, expr: Expr) -> tuple[str, int]:
         """Of a sum that weights are divided by."""
@@ -122,7 +125,9 @@ class StreamedOps(TritonOps):
         if is_scaled and depends_on_scores(left) and expr.dtype == torch.float32:
             value, factor = map(self.text, left.args)
             added = self.text(right, ATOM)
-            return f"tl.fma({value}, {factor}, {'-' * (sign == '-')}{added})", ATOM
+            if sign == "-":
+                added = f"-{added}"
+            return f"tl.fma({value}, {factor}, {added})", ATOM
         return f"{self.text(left, ADDITION)} {sign} {self.text(right, ADDITION + 1)}", ADDITION
 
     def print_truediv(self, expr: Expr) -> tuple[str, int]:
@@ -145,10 +150,14 @@ class StreamedOps(TritonOps):
         self.line(f"matrix = {number}")
         rest = self.plan.tiling.matrices
         for loop in self.stream.batch:
-            above, rest = rest, rest // loop.size
-            digit = "matrix" if rest == 1 else f"matrix // {rest}"
-            wraps = f" % {loop.size}" if above != self.plan.tiling.matrices else ""
-            self.line(f"{loop.symbol} = {digit}{wraps}")
+            is_first = rest == self.plan.tiling.matrices
+            rest //= loop.size
+            digit = "matrix"
+            if rest != 1:
+                digit += f" // {rest}"
+            if not is_first:
+                digit += f" % {loop.size}"
+            self.line(f"{loop.symbol} = {digit}")
 
     def write_arange(self, loop: Loop, symbol: sympy.Symbol) -> None:
         """The loop along a row of an operand, padded to a power of two."""
@@ -175,11 +184,14 @@ class StreamedOps(TritonOps):
         self.count_uses([tree])
         if source.op == "load":
             # Hardware copies such a tile to where `tl.dot` wants it.
-            place = self.place(*source.detail)
-            mask = f", {operand.mask}, 0.0" if operand.mask else ""
-            text, kind = f"tl.load({place}{mask})", source.dtype
+            kind = source.dtype
+            arguments = self.place(*source.detail)
+            if operand.mask:
+                arguments += f", {operand.mask}, 0.0"
+            text = f"tl.load({arguments})"
         else:
-            text, kind = self.text(tree), tree.dtype
+            kind = tree.dtype
+            text = self.text(tree)
             if operand.mask:
                 text = f"tl.where({operand.mask}, {text}, 0.0)"
         if kind != dtype:
@@ -199,8 +211,9 @@ class StreamedOps(TritonOps):
         """The symbol along a row of values: that of the scores, if they read the same numbers."""
         size = end.values.columns.size
         rights = (scores.right for scores in self.stream.scores)
-        is_known = any(is_same_factor(right, end.values) for right in rights)
-        return self.depths[size] if is_known else self.widths[size]
+        if any(is_same_factor(right, end.values) for right in rights):
+            return self.depths[size]
+        return self.widths[size]
 
     def dot(self, left: str, right: str, total: str, dtype: torch.dtype) -> str:
         """A product of two tiles, added to a third."""

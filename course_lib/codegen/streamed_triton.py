@@ -106,9 +106,14 @@ class StreamedTriton(BlockOps):
 
         source, line_of = self.layout("    ")
         # The small kernel stands in the same source, so both are compiled from it.
-        looking = replace(look, source=source) if look else None
-        flags = self.plan.tiling.matrices * self.plan.flags_of_matrix if look else 0
-        table = tuple(self.plan.tiling.table) if self.plan.has_table else ()
+        looking, flags = None, 0
+        if look:
+            looking = replace(look, source=source)
+            flags = self.plan.tiling.matrices * self.plan.flags_of_matrix
+
+        table: tuple[int, ...] = ()
+        if self.plan.has_table:
+            table = tuple(self.plan.tiling.table)
         types = [*self.types_of(self.passed), *["*i32"] * len(behind)]
         return StreamSource(
             name=self.name,

@@ -44,7 +44,8 @@ class Tiling:
     @property
     def in_this_call(self) -> Self:
         """This tiling with numbers in the place of formulas: those of the call that is compiled."""
-        return replace(self, **{each.name: hint(getattr(self, each.name)) for each in fields(self)})
+        numbers = {each.name: hint(getattr(self, each.name)) for each in fields(self)}
+        return replace(self, **numbers)
 
     @property
     def reduces(self) -> bool:
@@ -58,8 +59,9 @@ class Tiling:
         if interpreted and is_symbolic(self.rows):
             rows = max(rows, LEAST_INTERPRETED)
         if not self.reduces:
-            all_rows = power_of_two(min(rows, LARGEST_TILE))
-            return {"BLOCK": all_rows if interpreted else ELEMENTS}
+            if interpreted:
+                return {"BLOCK": power_of_two(min(rows, LARGEST_TILE))}
+            return {"BLOCK": ELEMENTS}
 
         columns = self.step(interpreted)
         if self.persistent:

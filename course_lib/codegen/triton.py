@@ -144,7 +144,9 @@ class TritonKernel(TritonReductions):
 
     def type_of_size(self, size: sympy.Expr) -> str:
         """What a symbolic size is in the kernel."""
-        return "int64" if self.plan.needs_64_bits or size in self.large else "int32"
+        if self.plan.needs_64_bits or size in self.large:
+            return "int64"
+        return "int32"
 
     def note_sizes_of_grid(self) -> None:
         """The kernel is given all sizes that say how many programs there are, whether or not its
@@ -169,9 +171,13 @@ class TritonKernel(TritonReductions):
         parameters += [f"{name}: tl.constexpr" for name in tile]
 
         # Triton would compile anew for a size of 1, and for multiples of 16.
-        quoted = ", ".join(f'"{name}"' for name in symbols)
-        decorator = f"@triton.jit(do_not_specialize=[{quoted}])" if symbols else "@triton.jit"
-        lines = [Line(0, decorator), Line(0, f"def {self.name}({', '.join(parameters)}):")]
+        decorator = "@triton.jit"
+        if symbols:
+            quoted = ", ".join(f'"{name}"' for name in symbols)
+            decorator = f"@triton.jit(do_not_specialize=[{quoted}])"
+
+        head = f"def {self.name}({', '.join(parameters)}):"
+        lines = [Line(0, decorator), Line(0, head)]
         for n, (number, name) in enumerate(self.sizes.items()):
             lines.append(Line(1, self.load_size(n, number, name)))
         return lines
@@ -179,7 +185,8 @@ class TritonKernel(TritonReductions):
     def load_size(self, n: int, number: int, name: str) -> str:
         """Rows that all begin at multiples of 16 can be read 16 bytes at a time: whether they do
         stays in the text."""
-        value = f"tl.load(sizes + {n})" if n else "tl.load(sizes)"
+        place = f"sizes + {n}" if n else "sizes"
+        value = f"tl.load({place})"
         if not self.plan.needs_64_bits:
             value += ".to(tl.int32)"
         if number % 16 == 0:
@@ -224,8 +231,15 @@ class TritonKernel(TritonReductions):
     def print_sum(self, plan: ProductPlan, total: str) -> None:
         """The loop along k, which counts the columns of the left operand (j) and the rows of the
         right one (j_down)."""
-        start, a, b = self.unique("start"), self.unique("a"), self.unique("b")
-        inside, inside_down = ("inside", "inside_down") if plan.is_masked else ("", "")
+        start = self.unique("start")
+        a = self.unique("a")
+        b = self.unique("b")
+
+        # The masks along k, and those of the two operands
+        inside = inside_down = mask_a = mask_b = ""
+        if plan.is_masked:
+            inside, inside_down = "inside", "inside_down"
+            mask_a, mask_b = "rows & inside", "inside_down & columns"
 
         with self.block(f"for {start} in range(0, {plan.k.size}, DEPTH):"):
             to_64_bits = ".to(tl.int64)" if self.plan.needs_64_bits else ""
@@ -234,11 +248,13 @@ class TritonKernel(TritonReductions):
             self.print_indices([plan.k_down], f"{steps}[:, None]", inside_down)
 
             self.count_uses([plan.left, plan.right])
-            self.print_operand(a, plan.left, "rows & inside" if inside else "")
-            self.print_operand(b, plan.right, "inside_down & columns" if inside else "")
+            self.print_operand(a, plan.left, mask_a)
+            self.print_operand(b, plan.right, mask_b)
 
-            precision = f', input_precision="{plan.precision}"' if plan.precision else ""
-            self.line(f"{total} = tl.dot({a}, {b}, {total}{precision})")
+            arguments = f"{a}, {b}, {total}"
+            if plan.precision:
+                arguments += f', input_precision="{plan.precision}"'
+            self.line(f"{total} = tl.dot({arguments})")
 
     def print_operand(self, name: str, tree: Expr, mask: str) -> None:
         """A tile of one operand; outside of the matrix it is 0."""
@@ -336,9 +352,12 @@ class TritonKernel(TritonReductions):
 
     def print_columns(self, columns: str) -> None:
         """Which columns this tile has."""
-        mask, shape = ("columns", "[None, :]") if self.kernel.rows else ("mask", "")
-        self.print_indices(self.kernel.columns, columns + shape, mask, "column")
-        if self.kernel.rows and not self.plan.walked:
+        if not self.kernel.rows:
+            self.print_indices(self.kernel.columns, columns, "mask", "column")
+            return
+
+        self.print_indices(self.kernel.columns, f"{columns}[None, :]", "columns", "column")
+        if not self.plan.walked:
             self.line("mask = rows & columns")
 
     def print_indices(
@@ -350,7 +369,9 @@ class TritonKernel(TritonReductions):
         text: the running number as source. mask: the mask's name, "" for none. together: the
         number's name, if there are several loops.
         """
-        number = loops[0].symbol if len(loops) == 1 else together
+        number = together
+        if len(loops) == 1:
+            number = loops[0].symbol
         self.line(f"{number} = {text}")
         if len(loops) > 1:
             self.print_digits(loops, number)
@@ -362,7 +383,9 @@ class TritonKernel(TritonReductions):
         """One running number taken apart: each loop's symbol is a digit of it."""
         strides = contiguous([loop.size for loop in loops])
         for loop, stride in zip(loops, strides, strict=True):
-            digit = number if same(stride, 1) else f"{number} // {self.size_as_divisor(stride)}"
+            digit = number
+            if not same(stride, 1):
+                digit = f"{number} // {self.size_as_divisor(stride)}"
             if loop is not loops[0]:
                 digit = f"{digit} % {self.size_as_divisor(loop.size)}"
             self.line(f"{loop.symbol} = {digit}")
@@ -408,7 +431,8 @@ class TritonKernel(TritonReductions):
     def print_sum_over_rows(self, step: Step) -> None:
         """Take the rows of a tile into the sum of each column."""
         value = f"tl.where(mask, {self.text(self.trees[step])}, 0.0)"
-        self.line(f"{self.values[step]} += {self.reduce('sum', value, axis=0)}")
+        of_each_column = self.reduce("sum", value, axis=0)
+        self.line(f"{self.values[step]} += {of_each_column}")
 
     def print_late(self) -> None:
         """Triton gives each load and store threads as it likes: one may store in place what another

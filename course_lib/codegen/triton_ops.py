@@ -128,7 +128,9 @@ class TritonOps(Printer):
 
         An operation on numbers alone would be computed by Python, with Python's types. So its first
         number becomes a value of Triton's."""
-        values = expr.args[1:] if expr.op in ("where", "masked") else expr.args
+        values = expr.args
+        if expr.op in ("where", "masked"):
+            values = expr.args[1:]  # without the condition
         if values and all(map(is_number, values)) and not is_number(expr):
             first = values[0]
             self.bind(first, self.converted(first, self.type_name(first.dtype)), "number")
@@ -154,7 +156,9 @@ class TritonOps(Printer):
         if value == 0 and math.copysign(1, value) < 0:
             wide = torch.float64 if dtype == torch.float64 else torch.float32
             text = f"(tl.full([], 0.0, {self.type_name(wide)}) * -1.0)"
-            return text if wide == dtype else f"{text}.to({self.type_name(dtype)})"
+            if wide != dtype:
+                text += f".to({self.type_name(dtype)})"
+            return text
 
         text = decimal(value, dtype)
         if not math.isfinite(float(text)):
@@ -182,19 +186,24 @@ class TritonOps(Printer):
         # A row's value, whichever columns it was computed from
         if self.step and self.step.level == "row":
             symbols -= {loop.symbol for loop in self.kernel.columns}
-        names = sorted({self.masks[symbol] for symbol in symbols & self.masks.keys()}, reverse=True)
-        return "mask" if names == ["rows", "columns"] else " & ".join(names)
+        names = {self.masks[symbol] for symbol in symbols & self.masks.keys()}
+        if names == {"rows", "columns"}:
+            return "mask"
+        return " & ".join(sorted(names, reverse=True))
 
     def mask_under_conditions(self, index: sympy.Expr) -> str:
         """`mask_for`, inside of `masked` also with the condition of that."""
-        mask = self.mask_for(index)
-        masks = [mask, *self.conditions] if mask else self.conditions
+        masks = [*self.conditions]
+        if mask := self.mask_for(index):
+            masks.insert(0, mask)
         return " & ".join(masks)
 
     def place(self, buffer: str, index: sympy.Expr) -> str:
         """The address of an element."""
         text = self.index(index)
-        return self.pointers[buffer] if text == "0" else f"{self.pointers[buffer]} + {text}"
+        if text == "0":
+            return self.pointers[buffer]
+        return f"{self.pointers[buffer]} + {text}"
 
     def print_load(self, expr: Expr) -> tuple[str, int]:
         buffer, index = expr.detail
@@ -211,8 +220,9 @@ class TritonOps(Printer):
             conditions = " & ".join(self.conditions)
             place += f" + 0 * ({conditions}).to(tl.int32)"
 
-        arguments = f"{place}, {mask}" if mask else place
-        return f"tl.load({arguments})", ATOM
+        if mask:
+            return f"tl.load({place}, {mask})", ATOM
+        return f"tl.load({place})", ATOM
 
     def print_indirect(self, expr: Expr) -> tuple[str, int]:
         """An index that was computed: one outside is noted in `problem`, and becomes 0."""
@@ -236,7 +246,9 @@ class TritonOps(Printer):
     def named(self, expr: Expr, wanted: str) -> str:
         """The name of a value; if it has none, it gets one."""
         text = self.text(expr)
-        return text if text.isidentifier() else self.bind(expr, text, wanted)
+        if text.isidentifier():
+            return text
+        return self.bind(expr, text, wanted)
 
     def print_masked(self, expr: Expr) -> tuple[str, int]:
         condition = self.named(expr.args[0], "inside")
@@ -247,7 +259,9 @@ class TritonOps(Printer):
             self.conditions = (*conditions_before, condition)
             body = self.text(expr.args[1])
             self.conditions = conditions_before
-        return f"tl.where({condition}, {body}, {self.number(expr.detail, expr.dtype)})", ATOM
+
+        other = self.number(expr.detail, expr.dtype)
+        return f"tl.where({condition}, {body}, {other})", ATOM
 
     def print_truediv(self, expr: Expr) -> tuple[str, int]:
         """Exact where eager's is: not by a number. By a row's sum (softmax) the quick way, for the
@@ -280,7 +294,9 @@ class TritonOps(Printer):
 
     def index_text(self, expr: sympy.Expr) -> str:
         text = super().index_text(expr)
-        return f"tl.cast({text}, tl.int64)" if self.is_wide and expr.is_Symbol else text
+        if self.is_wide and expr.is_Symbol:
+            return f"tl.cast({text}, tl.int64)"
+        return text
 
     def print_to_dtype(self, expr: Expr) -> tuple[str, int]:
         (value,) = expr.args

@@ -95,7 +95,9 @@ class TritonPlanner:
         self.walked = self.loops_to_walk()
 
         # Along k a product counts by itself.
-        counted_loops = kernel.rows if self.product else kernel.loops
+        counted_loops = kernel.loops
+        if self.product:
+            counted_loops = kernel.rows
         self.needs_64_bits = is_any_large(
             [iterations(counted_loops), *map(extent, buffers.values())]
         )
@@ -182,7 +184,9 @@ class TritonPlanner:
         plans: list[TritonPass] = []
         steps_done: set[Step] = set()
         for number, phase in enumerate(self.phases):
-            softmax = None if persistent else self.softmax_from(number)
+            softmax = None
+            if not persistent:
+                softmax = self.softmax_from(number)
             if softmax:
                 steps_done.update(softmax)
 
@@ -207,12 +211,17 @@ class TritonPlanner:
 
         # Is it the exp of a difference, and from this maximum?
         exp = self.through(self.trees[total])
-        difference = self.through(exp.args[0]) if exp.op == "exp" else exp
+        if exp.op != "exp":
+            return None
+        difference = self.through(exp.args[0])
         if difference.op != "sub" or difference.args[1].detail is not best:
             return None
 
+        # And of the same elements?
         x = self.through(difference.args[0])
-        return Softmax(best, total) if x is self.through(self.trees[best]) else None
+        if x is not self.through(self.trees[best]):
+            return None
+        return Softmax(best, total)
 
     def through(self, expr: Expr) -> Expr:
         """The formula behind a name: a `value_of` node stands for the value of another step, and

@@ -39,7 +39,9 @@ class TritonReductions(TritonOps):
 
     def shape_of_tile(self) -> str:
         """The shape of a tile of a reduction, as Triton takes it."""
-        return "[ROWS, COLUMNS]" if self.kernel.rows else "[COLUMNS]"
+        if self.kernel.rows:
+            return "[ROWS, COLUMNS]"
+        return "[COLUMNS]"
 
     def accumulator(self, step: Step) -> Accumulator:
         """What a reduction is gathered in."""
@@ -123,7 +125,8 @@ class TritonReductions(TritonOps):
         if kind.finds_best and may_be_nan:
             # In PyTorch NaN wins; `tl.max` ignores it. So a flag says whether there was one.
             flag = self.unique("has_nan")
-            self.line(f"{flag} = {self.reduce('max', f'({value} != {value}).to(tl.int32)')}")
+            is_nan = f"({value} != {value}).to(tl.int32)"
+            self.line(f"{flag} = {self.reduce('max', is_nan)}")
             text = f'tl.where({flag} > 0, float("nan"), {text})'
         if kind.gives_place:
             text = self.first_place(value, at, text, may_be_nan)

@@ -198,7 +198,8 @@ class Wrapper:
                 raise NeedsNumbers(f"the size {symbol} is no size of this graph's inputs")
             place = places[symbol]
             if place.dim is not None:
-                lines.append(f"    {name} = {self.arguments[place.input]}.shape[{place.dim}]")
+                argument = self.arguments[place.input]
+                lines.append(f"    {name} = {argument}.shape[{place.dim}]")
 
         lines += [f"    {name} = tensor([{values}])" for name, values in tensors.items()]
         return lines
@@ -243,7 +244,8 @@ class Wrapper:
             text = f"{flat}.view({DTYPES[new.dtype]})"
 
         if not old.lies_like(new):
-            text = f"as_strided({text}, {self.sizes(new.shape)}, {self.sizes(new.stride)})"
+            shape, stride = self.sizes(new.shape), self.sizes(new.stride)
+            text = f"as_strided({text}, {shape}, {stride})"
         self.line(f"{self.new(new.name)} = {text}", why)
 
     def free(self, storages: Sequence[str]) -> None:
@@ -288,7 +290,9 @@ class Wrapper:
             return
 
         # Behind the buffers: a flag for indices out of range, and the sizes of this call
-        problem = self.problem(kernel) if source.checked else ""
+        problem = ""
+        if source.checked:
+            problem = self.problem(kernel)
         if problem:
             passed.append(problem)
         if source.language == "triton":
@@ -331,7 +335,8 @@ class Wrapper:
         """A call of one of torch's own operators."""
         # The operator first: a name that it needs comes before those of its arguments.
         writes_into_ours = kernel.out_variant is not None
-        callee = self.callee(kernel.out_variant if writes_into_ours else kernel.op)
+        op = kernel.out_variant if writes_into_ours else kernel.op
+        callee = self.callee(op)
         arguments = [self.value(argument) for argument in kernel.args]
         for key, value in kernel.kwargs.items():
             arguments.append(f"{key}={self.value(value)}")
@@ -369,11 +374,15 @@ class Wrapper:
             return QUICK[op.name()]
 
         namespace, _, _ = op.name().partition("::")
-        path = f"{namespace}.{op.overloadpacket.__name__}"
-        packet = path if namespace == "aten" else f"torch.ops.{path}"
+        packet = f"{namespace}.{op.overloadpacket.__name__}"
+        if namespace != "aten":
+            packet = f"torch.ops.{packet}"
+
         overload = op._overloadname
-        # `aten.random.from` is no Python
-        return f"getattr({packet}, {overload!r})" if iskeyword(overload) else f"{packet}.{overload}"
+        if iskeyword(overload):
+            # `aten.random.from` is no Python
+            return f"getattr({packet}, {overload!r})"
+        return f"{packet}.{overload}"
 
     def value(self, value: Any) -> str:
         """An argument or a result as source."""

@@ -52,6 +52,25 @@ def test_a_longer_row_is_walked_in_steps():
     assert 'tl.full([ROWS, COLUMNS], float("-inf"), tl.float32)' in text
 
 
+@pytest.mark.parametrize("of", ["difference", "square", "exp"])
+def test_only_a_sum_of_exponentials_shares_the_pass_of_the_maximum(of):
+    """sum(x - max) was taken for sum(exp(x - max)), whose pass rescales what it has gathered."""
+    k = Hand([16], [20_000])
+    x = k.read("x", [16, 20_000])
+    peak = k.reduce("amax", "max", lambda ops, i, j: x.load(ops, [*i, *j]))
+
+    def term(ops, i, j):
+        difference = ops.sub(x.load(ops, [*i, *j]), peak.load(ops, i))
+        if of == "square":
+            return ops.mul(difference, difference)
+        return ops.exp(difference) if of == "exp" else difference
+
+    k.reduce("total", "sum", term, store=True)
+    text = source(k.build())
+    assert text.count("for start") == (1 if of == "exp" else 2)
+    assert ("tl.exp(" in text) == (of == "exp")
+
+
 def test_a_mask_has_the_shape_of_what_it_guards():
     text = source(layer_norm(100, 700))
     assert "tl.load(weight + j, columns)" in text
