@@ -49,7 +49,9 @@ class Note(NamedTuple):
     def writes(self) -> int:
         """How often it was written to since then."""
         tensor = alive(self.tensor)
-        return 0 if tensor is None else tensor._version - self.version
+        if tensor is None:
+            return 0
+        return tensor._version - self.version
 
 
 class Noted(NamedTuple):
@@ -157,7 +159,9 @@ class Again:
         place = self.outputs[n]
         result = results[place]
         is_part = self.signature.results[place].layout is not None
-        return result._base if is_part and result._base is not None else result
+        if is_part and result._base is not None:
+            return result._base
+        return result
 
     def values_of(self, results: Sequence[Any], inputs: Sequence[Any]) -> dict[int, Any]:
         """The values that the captured graph has computed; some are in inputs now."""
@@ -181,7 +185,9 @@ class Again:
         """Before a forward call: what sets the generators as they stand now.
 
         None if the graph draws nothing."""
-        return global_state.random() if self.draws and not self.why_not else None
+        if not self.draws or self.why_not:
+            return None
+        return global_state.random()
 
     def note(
         self, inputs: Sequence[Any], values: dict[int, Any], numbers: Any, sizes: Sequence[int] = ()
@@ -432,7 +438,7 @@ def stand_in(placeholder: fx.Node, like: Any) -> Any:
     """A tensor that looks like the input `like` and holds ones. If the numbers are not real
     floating-point numbers, it holds zeros: integers may be indices."""
     tensor = torch.empty_strided(like.shape, like.stride(), dtype=like.dtype, device=like.device)
-    tensor.fill_(0 if not like.dtype.is_floating_point else 1)
+    tensor.fill_(1 if like.dtype.is_floating_point else 0)
     wanted = placeholder.meta.get("requires_grad", placeholder.meta["val"].requires_grad)
     return tensor.requires_grad_(wanted)
 

@@ -358,7 +358,12 @@ def form(arg: Any, fake: Any) -> Any:
         # `repr` tells 0.0 from -0.0
         return type(arg), repr(arg)
 
-    sizes = [size for size, shown in zip(arg.shape, fake.shape, strict=False) if type(shown) is int]
+    # Sizes that are the same in each call
+    sizes = []
+    for size, shown in zip(arg.shape, fake.shape, strict=False):
+        if type(shown) is int:
+            sizes.append(size)
+
     # Strides beside symbolic sizes are symbols, too: `Fits.written` asks for them
     strides: list[int] = []
     if not any_symbol(fake.shape):

@@ -123,7 +123,9 @@ def is_size(node: fx.Node) -> bool:
 
 def active_module() -> Any:
     """The DDP module whose forward runs, or None."""
-    return DistributedDataParallel._get_active_ddp_module() if distributed.is_available() else None
+    if not distributed.is_available():
+        return None
+    return DistributedDataParallel._get_active_ddp_module()
 
 
 def pieces(gm: fx.GraphModule) -> list[list[fx.Node]]:

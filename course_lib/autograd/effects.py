@@ -46,7 +46,10 @@ def a_result(graph: fx.Graph, node: fx.Node) -> fx.Node | None:
     value = node.meta.get("val")
     if isinstance(value, torch.Tensor):
         return node
-    for place, part in enumerate(value if isinstance(value, (tuple, list)) else ()):
+    if not isinstance(value, (tuple, list)):
+        return None
+
+    for place, part in enumerate(value):
         if isinstance(part, torch.Tensor):
             with graph.inserting_after(node):
                 result = graph.call_function(operator.getitem, (node, place))

@@ -31,9 +31,10 @@ class Forms:
         for n, fake in enumerate(fakes):
             if known is None or not isinstance(fake, torch.Tensor):
                 continue
-            layout = tuple(map(known.of, fake.shape)), tuple(map(known.of, fake.stride()))
-            if sizes.sizes_of(*layout[0], *layout[1]):
-                self.layouts[n] = known.function_of_values(layout)
+            shape = tuple(map(known.of, fake.shape))
+            strides = tuple(map(known.of, fake.stride()))
+            if sizes.sizes_of(*shape, *strides):
+                self.layouts[n] = known.function_of_values((shape, strides))
 
     def of(self, numbers: Sequence[int]) -> Sequence[Any]:
         """All of them in a call in which symbols have these values."""

@@ -196,7 +196,10 @@ class Lifting:
             elif is_half:
                 stands_for = self.converted(stands_for, value.dtype)
 
-        node.args = (tensor, stands_for) if tensor_first else (stands_for, tensor)
+        if tensor_first:
+            node.args = (tensor, stands_for)
+        else:
+            node.args = (stands_for, tensor)
         if in_float32:
             self.round_result(node, value)
 

@@ -50,10 +50,14 @@ class Partition(NamedTuple):
     notes: tuple[str, ...] = ()
 
     def __str__(self) -> str:
-        saved_in_words = ", ".join(f"{n.name} ({node_bytes(n):,} bytes)" for n in self.saved)
-        recomputed_in_words = ", ".join(n.name for n in self.recomputed)
-        cut_in_words = f"saved: {saved_in_words or 'nothing'}; computed again: {recomputed_in_words or 'nothing'}"
-        return "; ".join([cut_in_words, *self.notes])
+        saved = [f"{node.name} ({node_bytes(node):,} bytes)" for node in self.saved]
+        recomputed = [node.name for node in self.recomputed]
+        parts = [
+            f"saved: {', '.join(saved) or 'nothing'}",
+            f"computed again: {', '.join(recomputed) or 'nothing'}",
+            *self.notes,
+        ]
+        return "; ".join(parts)
 
 
 def partition(joint: fx.GraphModule, may_recompute: Callable[[fx.Node], bool]) -> Partition:

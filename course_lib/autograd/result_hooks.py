@@ -68,7 +68,8 @@ class Watched:
         gradient = outside
         for hook in self.hooks:
             answer = hook(gradient)
-            gradient = gradient if answer is None else checked(answer, gradient, hook)
+            if answer is not None:
+                gradient = checked(answer, gradient, hook)
         if self.retaining is not None and gradient is not outside:
             self.retain(gradient, outside)
         return gradient
@@ -79,8 +80,14 @@ class Watched:
         Autograd has kept the gradient from outside; the difference is added."""
         tensor = self.retaining
         assert tensor is not None
-        rest = whole if outside is None else whole - outside
-        tensor.grad = rest.clone() if tensor.grad is None else tensor.grad + rest
+        rest = whole
+        if outside is not None:
+            rest = whole - outside
+
+        if tensor.grad is None:
+            tensor.grad = rest.clone()
+        else:
+            tensor.grad = tensor.grad + rest
 
 
 def checked(answer: Any, gradient: torch.Tensor, hook: GradientHook) -> torch.Tensor:

@@ -304,7 +304,9 @@ class Describing:
         # is a view of `x * 2` for us, too.
         is_as_in_memory = not (tensor.is_conj() or tensor.is_neg())
         is_alone = is_as_in_memory and all(mate.tensor is tensor for mate in mates)
-        base = tensor if is_alone else base_of(tensor, mates)
+        base = tensor
+        if not is_alone:
+            base = base_of(tensor, mates)
 
         # If they share memory in the captured program, too, its tensor says how the value lies.
         base_as_captured = None
@@ -313,7 +315,9 @@ class Describing:
 
         laid_out = restride(base, base_as_captured)
         number = self.value(laid_out).index
-        return Owner(False, number, base, None if laid_out is base else base_as_captured)
+        if laid_out is base:
+            base_as_captured = None
+        return Owner(False, number, base, base_as_captured)
 
 
 def base_of(tensor: torch.Tensor, mates: Sequence[Mate]) -> torch.Tensor:
@@ -416,7 +420,8 @@ def restride(value: Any, like: Any, lies: Any = None) -> Any:
     if value.shape != like.shape:
         return value
 
-    strides = (value if lies is None else lies).stride()
+    laid_out = value if lies is None else lies
+    strides = laid_out.stride()
     of_dims = zip(value.shape, strides, like.stride(), strict=True)
     if all(size == 1 or have == want for size, have, want in of_dims):
         return value
@@ -466,7 +471,9 @@ def who_sees(written: Any, before: Any) -> SeenBy:
     leaves that as it was."""
     if torch._functionalize_are_all_mutations_hidden_from_autograd(written.elem):
         return "nobody"
-    return "version" if written.grad_fn is before else "autograd"
+    if written.grad_fn is before:
+        return "version"
+    return "autograd"
 
 
 def has_gradient(value: Any) -> bool:

@@ -40,27 +40,27 @@ class Tagging(fx.Interpreter):
     def mark(self, next_node: fx.Node | None = None) -> None:
         """What has been recorded since the last mark came from the current node; from now on it
         comes from `next_node`."""
-        mode = get_proxy_mode()
-        for new in reversed(mode.tracer.graph.nodes) if mode else ():
-            if new.op == "placeholder" or "origin" in new.meta:
-                break
-            new.meta["origin"] = self.current
+        if mode := get_proxy_mode():
+            for new in reversed(mode.tracer.graph.nodes):
+                if new.op == "placeholder" or "origin" in new.meta:
+                    break
+                new.meta["origin"] = self.current
         self.current = next_node
 
     def call_function(self, target: Any, args: Any, kwargs: Any) -> Any:
         """Run a function, or what the table has for it: `one_hot` falls apart before any operator
         is called."""
-        own_function = self.table.get(target) if isinstance(target, BuiltinFunctionType) else None
-        return super().call_function(own_function or target, args, kwargs)
+        # Python's functions are not asked: some cannot be looked up in a table.
+        if isinstance(target, BuiltinFunctionType):
+            target = self.table.get(target) or target
+        return super().call_function(target, args, kwargs)
 
     def call_method(self, target: str, args: Any, kwargs: Any) -> Any:
         """Run a method of a tensor, or what the table has for it."""
         own_function = self.table.get(getattr(torch.Tensor, target, None))
-        return (
-            own_function(*args, **kwargs)
-            if own_function
-            else super().call_method(target, args, kwargs)
-        )
+        if own_function:
+            return own_function(*args, **kwargs)
+        return super().call_method(target, args, kwargs)
 
     def run_node(self, n: fx.Node) -> Any:
         self.mark(n.meta.get("origin", n))

@@ -102,7 +102,9 @@ def failures(gm: fx.GraphModule) -> tuple[type[Exception], ...]:
     calls_users_code = any(
         node.op == "call_function" and not is_torchs(node.target) for node in gm.graph.nodes
     )
-    return (Exception,) if calls_users_code else (RuntimeError, ValueError, ArithmeticError)
+    if calls_users_code:
+        return (Exception,)
+    return (RuntimeError, ValueError, ArithmeticError)
 
 
 def refuse_what_runs_as_it_is(gm: fx.GraphModule, gradients: bool) -> None:
@@ -230,13 +232,17 @@ class Tracing:
 
 def dense(tensor: torch.Tensor) -> torch.Tensor:
     """The form of a tensor's gradient: of an input with gaps between its elements it has none."""
-    return tensor if tensor.is_contiguous() else torch.empty_like(tensor)
+    if tensor.is_contiguous():
+        return tensor
+    return torch.empty_like(tensor)
 
 
 def functions_before(output: torch.Tensor) -> set[Any]:
     """The nodes of autograd from which `output` comes."""
     functions: set[Any] = set()
-    todo = [output.grad_fn] if output.grad_fn is not None else []
+    todo = []
+    if output.grad_fn is not None:
+        todo.append(output.grad_fn)
     while todo:
         function = todo.pop()
         if function not in functions:
@@ -265,8 +271,11 @@ def own_copy(primal: Any, fake: Any) -> Any:
     is not needed after all, `tidy` takes it away."""
     if not isinstance(primal, torch.Tensor) or not (fake.is_inference() or fake._version):
         return primal
+
     copy = primal.clone()
-    return copy if copy.stride() == primal.stride() else primal
+    if copy.stride() != primal.stride():
+        return primal
+    return copy
 
 
 def tangent(n: int, like: torch.Tensor) -> torch.Tensor:

@@ -92,7 +92,8 @@ class Ending:
     @property
     def width(self) -> int:
         """Of the result."""
-        return self.values.shape[-1 if self.side == 0 else -2]
+        dim = -1 if self.side == 0 else -2
+        return self.values.shape[dim]
 
     @property
     def has_batch(self) -> bool:
@@ -107,7 +108,9 @@ class Ending:
 
         rows_at, columns_at = (-2, -1) if self.side == 0 else (-1, -2)
         shape, buffer = self.matrix.shape, self.matrix.buffer
-        heads = buffer.shape[:-2] if keeps_batch_of(self.matrix) else shape[:-2]
+        heads = shape[:-2]
+        if keeps_batch_of(self.matrix):
+            heads = buffer.shape[:-2]
         return Space(tuple(heads), shape[rows_at], shape[columns_at])
 
 
@@ -118,10 +121,15 @@ def keeps_batch_of(view: View) -> bool:
         return False
 
     # The matrix itself, or its transpose
-    pairs = list(zip(buffer.shape[-2:], buffer.stride[-2:], strict=True))
-    mine = list(zip(view.shape[-2:], view.stride[-2:], strict=True))
+    as_it_lies = list(zip(buffer.shape[-2:], buffer.stride[-2:], strict=True))
+    turned = as_it_lies[::-1]
+    as_viewed = list(zip(view.shape[-2:], view.stride[-2:], strict=True))
+    if as_viewed not in (as_it_lies, turned):
+        return False
+
+    # All of the batch, in steps as if it were one dimension
     leading = buffer.shape[:-2]
-    if mine not in (pairs, pairs[::-1]) or math.prod(leading) != view.shape[0]:
+    if math.prod(leading) != view.shape[0]:
         return False
 
     wanted = [view.stride[0] * step for step in contiguous(leading)]
@@ -167,11 +175,16 @@ class Attempt:
         self.column = Loop(symbol_named("n"), self.space.column, "column")
         # The index of the batch in a product. A loop of one iteration is at 0: with its symbol no
         # index would tell the rows of a matrix from its batch.
-        places = [
-            symbol if size != 1 else sympy.Integer(0)
-            for symbol, size in zip(symbols, heads, strict=True)
-        ]
-        self.flat = linear_index(places, contiguous(heads)) if heads else sympy.Integer(0)
+        places: list[sympy.Expr] = []
+        for symbol, size in zip(symbols, heads, strict=True):
+            if size == 1:
+                places.append(sympy.Integer(0))
+            else:
+                places.append(symbol)
+
+        self.flat = sympy.Integer(0)
+        if heads:
+            self.flat = linear_index(places, contiguous(heads))
 
         (device,) = {buffer.device for buffer in self.endings[0].node.buffers}
         self.trees = Trees(program, self.batch, self.row, self.column, device, stored)
@@ -197,8 +210,10 @@ class Attempt:
     def index_of(self, ending: Ending, row: sympy.Expr, column: sympy.Expr) -> list[sympy.Expr]:
         """The index into an operand, or the result, of a product at the end: of the matrix's rows
         and columns."""
-        pair = [row, column] if ending.side == 0 else [column, row]
-        return [self.flat, *pair] if ending.has_batch else pair
+        index = [row, column] if ending.side == 0 else [column, row]
+        if ending.has_batch:
+            index.insert(0, self.flat)
+        return index
 
     def make(self) -> Stream:
         """The stream, with no more than its ends."""
@@ -365,7 +380,9 @@ class Attempt:
         matrices = math.prod(loop.size for loop in self.batch)
         is_small = row < FEWEST_ROWS or row * column <= MOST_IN_CACHES
         if is_small or matrices * row * column < FEWEST_IN_ALL:
-            count = f"{matrices} matrices" if matrices > 1 else "a matrix"
+            count = "a matrix"
+            if matrices > 1:
+                count = f"{matrices} matrices"
             raise Refused(f"{count} of {row} x {column}: too few scores for tiles to pay")
         if max(depths) > MOST_DEPTH:
             raise Refused(

@@ -92,8 +92,9 @@ def shown_columns(stream: Stream, rows: int, columns: int) -> list[tuple[int, in
     is_plain = all(map(vanishes_with_exponential, weights_of(stream)))
     if not stream.maxima or not is_plain:
         return None
-    shown = shown_blocks(stream, rows, columns)
-    return shown.columns if shown else None
+    if shown := shown_blocks(stream, rows, columns):
+        return shown.columns
+    return None
 
 
 def vanishes_with_exponential(tree: Expr) -> bool:
@@ -262,8 +263,9 @@ class Knowledge:
             result = RULES[tree.op](*operands)
 
         # Where the kernel rounds, it may get another number than the rule does
-        is_rounded = tree.op in ARITHMETIC and not all(map(is_exact, (*operands, result)))
-        return nothing_known if is_rounded else result
+        if tree.op in ARITHMETIC and not all(map(is_exact, (*operands, result))):
+            return nothing_known
+        return result
 
     def of_index(self, formula: Any) -> Interval:
         """The interval of an index: a sum of symbols times numbers."""
@@ -323,7 +325,9 @@ def subtracted(a: Interval, b: Interval) -> Interval:
 
 def times(a: Interval, b: Interval) -> Interval:
     # The signs are not known: the smallest product is that of some two ends
-    products = np.broadcast_arrays(a.low * b.low, a.low * b.high, a.high * b.low, a.high * b.high)
+    with_low = (a.low * b.low, a.low * b.high)
+    with_high = (a.high * b.low, a.high * b.high)
+    products = np.broadcast_arrays(*with_low, *with_high)
     return Interval(np.min(products, axis=0), np.max(products, axis=0))
 
 

@@ -72,7 +72,9 @@ class TreeBuilder:
     def make(self, op: str, args: tuple[Expr, ...], dtype: torch.dtype, detail: Any = None) -> Expr:
         """The expression; an equal one that exists already is that very object."""
         # 0.0 and -0.0 are equal, and so are 1 and True: they are told apart by their text and type.
-        comparable_detail = repr(detail) if isinstance(detail, float) else detail
+        comparable_detail = detail
+        if isinstance(detail, float):
+            comparable_detail = repr(detail)
         key = (op, args, dtype, comparable_detail, type(detail))
         return self.nodes.setdefault(key, Expr(op, args, dtype, detail))
 
@@ -110,7 +112,9 @@ class TreeBuilder:
         return self.make("constant", (), dtype, number_in(value, dtype))
 
     def to_dtype(self, value: Expr, dtype: torch.dtype) -> Expr:
-        return value if value.dtype == dtype else self.make("to_dtype", (value,), dtype)
+        if value.dtype == dtype:
+            return value
+        return self.make("to_dtype", (value,), dtype)
 
     def random(self, seed: Expr, place: Expr) -> Expr:
         return self.make("random", (seed, place), torch.float32)

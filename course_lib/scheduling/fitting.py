@@ -119,7 +119,9 @@ class Piece(NamedTuple):
     def kind(self, leader: int) -> Kind:
         """Rows or columns, as the group that leads (0: the first, 1: the second) has it."""
         loop = self.loops[leader]
-        return loop.kind if loop else "row"
+        if loop is None:
+            return "row"
+        return loop.kind
 
 
 def combine(a: Group, b: Group, formula_a: Linear | None, formula_b: Linear | None) -> Group | None:
@@ -131,8 +133,10 @@ def combine(a: Group, b: Group, formula_a: Linear | None, formula_b: Linear | No
     moving_b, still_b = walk(b, formula_b)
 
     moving = cut_alike(moving_a, moving_b)
-    still = None if moving is None else pieces_of_still_loops(a, b, still_a, still_b)
-    if moving is None or still is None:
+    if moving is None:
+        return None
+    still = pieces_of_still_loops(a, b, still_a, still_b)
+    if still is None:
         return None
     pieces = moving + still
 
@@ -176,8 +180,10 @@ def pieces_of_still_loops(
 def leader_of(pieces: Sequence[Piece], a: Group, b: Group) -> int | None:
     """Which of the two (0 or 1) says what is a row and what a column; None if they cannot run
     together."""
-    if not (a.columns and b.columns):
-        return 1 if b.columns else 0
+    if not b.columns:
+        return 0
+    if not a.columns:
+        return 1
     if all(piece.kind(0) == piece.kind(1) for piece in pieces):
         return 0
 
@@ -186,7 +192,9 @@ def leader_of(pieces: Sequence[Piece], a: Group, b: Group) -> int | None:
     leader = 0
     if outermost.kind(0) == "row" and outermost.kind(1) == "column":
         leader = 1
-    return leader if crosses(pieces, (a, b), leader) else None
+    if crosses(pieces, (a, b), leader):
+        return leader
+    return None
 
 
 def walk(group: Group, formula: Linear | None) -> tuple[Walk, list[Loop]]:
@@ -275,7 +283,9 @@ def assemble(pieces: list[Piece], a: Group, b: Group, leader: int) -> Group:
 
     def order(piece: Piece) -> tuple[bool, int, int]:
         loop = piece.loops[leader]
-        place = -1 if loop is None else position[loop]
+        place = -1
+        if loop is not None:
+            place = position[loop]
         return piece.kind(leader) == "column", place, -hint(piece.weights[leader])
 
     pieces = sorted(pieces, key=order)

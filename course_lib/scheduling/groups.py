@@ -167,7 +167,9 @@ class Group(Nest):
         return min(elements, hint(buffer.numel)) * buffer.dtype.itemsize
 
     def __str__(self) -> str:
-        return str(self.nodes[0]) if self.is_extern else super().__str__()
+        if self.is_extern:
+            return str(self.nodes[0])
+        return super().__str__()
 
 
 def start(node: Node, position: int, usage: Usage, body: Body | None) -> Group:
@@ -215,7 +217,8 @@ def collapse(group: Group) -> Group:
             become[loop.symbol] = Linear()
         elif merged and are_one(loop, merged[-1], formulas):
             become[loop.symbol] = Linear()
-            merged[-1] = merged[-1]._replace(size=loop.size * merged[-1].size)
+            size_of_both = loop.size * merged[-1].size
+            merged[-1] = merged[-1]._replace(size=size_of_both)
         else:
             merged.append(loop)
     merged.reverse()
@@ -287,4 +290,6 @@ def level_of(member: Member, group: Group, index: tuple[sympy.Expr, ...]) -> Lev
 
     columns = {loop.symbol for loop in group.columns}
     uses_columns = any(columns & formula.free_symbols for formula in index)
-    return "column" if member.rindex or uses_columns else "row"
+    if member.rindex or uses_columns:
+        return "column"
+    return "row"

@@ -168,7 +168,9 @@ class Planner:
             return None
 
         free = self.free.get(room_for(buffer))
-        return free.pop() if free else None
+        if not free:
+            return None
+        return free.pop()
 
     def operand_to_overwrite(self, n: int, new: Buffer, dying: list[str]) -> str | None:
         """The input that `new` is for, or an operand that dies here; if only the very element that
@@ -221,7 +223,10 @@ def peak_bytes(plan: MemoryPlan) -> int:
 
 def inputs_to_update(graph: LoopGraph) -> dict[str, Buffer]:
     """For what is computed only to be put into an input: that input."""
-    names = [output.buffer.name if isinstance(output, View) else "" for output in graph.outputs]
+    names = []
+    for output in graph.outputs:
+        is_tensor = isinstance(output, View)
+        names.append(output.buffer.name if is_tensor else "")
 
     input_for = {}
     for n, input_buffer in graph.updates.items():
@@ -280,8 +285,9 @@ def only_read_where_written(group: Group, old: str, new: str) -> bool:
 
     # What is read once a row may be overwritten once a row. Results of a row are stored later than
     # its columns are read.
-    once_a_row = all(runs_once_a_row(member, group) for member in readers)
-    loops = group.rows if once_a_row else group.loops
+    loops = group.loops
+    if all(runs_once_a_row(member, group) for member in readers):
+        loops = group.rows
     steps = [store.coefficient(loop.symbol) for loop in loops]
     return all(surely(operator.ne, step, 0) for step in steps)
 

@@ -73,7 +73,9 @@ class Fusion:
         self.usage = Usage(graph.buffers, readers, graph.returned)
 
         # One group for each node, and those that must run before it
-        self.alone = [start(node, n, self.usage, bodies.get(node)) for n, node in enumerate(nodes)]
+        self.alone = []
+        for n, node in enumerate(nodes):
+            self.alone.append(start(node, n, self.usage, bodies.get(node)))
         self.order = Order(self.alone)
 
         # The groups by their slots. One that is made of two takes the slot of the first
@@ -258,5 +260,8 @@ def most(a: Group, b: Group) -> int:
         is_needed = buffer.name in a.usage.outputs or not all(
             node in a.set_of_nodes or node in b.set_of_nodes for node in readers
         )
-        saved += buffer.nbytes if is_needed else 2 * buffer.nbytes
+        # The read is saved, and the write, too, if nobody else reads it.
+        saved += buffer.nbytes
+        if not is_needed:
+            saved += buffer.nbytes
     return saved

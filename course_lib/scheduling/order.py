@@ -90,8 +90,12 @@ class Order:
         """Put `both` in the place of two groups with none between them."""
         self.move_together(a, b, both)
 
-        self.needs[both] = (self.needs.pop(a) | self.needs.pop(b)) - {a, b}
-        self.needed_by[both] = (self.needed_by.pop(a) | self.needed_by.pop(b)) - {a, b}
+        needs = self.needs.pop(a) | self.needs.pop(b)
+        needed_by = self.needed_by.pop(a) | self.needed_by.pop(b)
+        self.needs[both] = needs - {a, b}
+        self.needed_by[both] = needed_by - {a, b}
+
+        # The others now know the two by their new name.
         for group in self.needs[both]:
             self.needed_by[group] -= {a, b}
             self.needed_by[group].add(both)

@@ -49,7 +49,8 @@ def is_product(node: Node, codegen: str) -> bool:
         return False
 
     # A vector times a matrix has nothing for tensor cores to do.
-    return min(a.shape[-2:] + b.shape[-2:]) > 1 and 0 not in a.shape
+    sides = (*a.shape[-2:], *b.shape[-2:])
+    return min(sides) > 1 and 0 not in a.shape
 
 
 def as_loops(node: ExternKernel) -> list[Node]:

@@ -157,7 +157,9 @@ def choice(tree: Expr) -> Powers:
     changing = [powers_of(value) for value in values if not is_zero(value)]
     if any(powers != changing[0] for powers in changing):
         raise CannotRescale("the two values of 'where' would be rescaled by different factors")
-    return changing[0] if changing else {}
+    if not changing:
+        return {}
+    return changing[0]
 
 
 Law = Callable[[Expr], Powers]

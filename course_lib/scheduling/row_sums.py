@@ -157,17 +157,17 @@ def ratio(rest: Factors, known: fx.Node, turned: fx.Node) -> float | None:
     if not is_transpose(turned, values):
         return None
     theirs = factors_of(weights)
-    same = clean(rest.powers) == clean(theirs.powers)
-    return rest.number / theirs.number if same and theirs.number else None
+    if clean(rest.powers) != clean(theirs.powers) or not theirs.number:
+        return None
+    return rest.number / theirs.number
 
 
 def is_transpose(turned: Any, values: Any) -> bool:
     """Is one the other with its last two dimensions exchanged?"""
     for one, other in ((turned, values), (values, turned)):
         if one.target in TRANSPOSES and one.args[0] is other:
-            shape, transposed = other.meta["val"], one.meta["val"]
-            steps = (shape.stride(), transposed.stride())
-            return steps[1] == (*steps[0][:-2], steps[0][-1], steps[0][-2])
+            *leading, last_but_one, last = other.meta["val"].stride()
+            return one.meta["val"].stride() == (*leading, last, last_but_one)
     return False
 
 
@@ -181,7 +181,7 @@ class NodeWriter:
     def call(self, op: Any, *args: Any) -> fx.Node:
         with self.graph.inserting_before(self.before):
             made = self.graph.call_function(op, args)
-        values = [each.meta["val"] if isinstance(each, fx.Node) else each for each in args]
+        values = fx.node.map_arg(args, value_of)
         fake = self.before.meta["val"]
         with fake.fake_mode, torch.no_grad():
             made.meta = {**self.before.meta, "val": op(*values)}
@@ -203,20 +203,25 @@ def factors_of(node: fx.Node, power: int = 1) -> Factors:
     return found
 
 
+def value_of(node: fx.Node) -> Any:
+    """The fake of a node."""
+    return node.meta["val"]
+
+
 def collect(node: fx.Node, power: int, found: Factors) -> None:
     """Add the factors of `node` to those that were found."""
     target, value = node.target, node.meta["val"]
-    if (
-        target in RESHAPES and node.args[0].meta["val"].shape[-1:] == value.shape[-1:]
-    ) or is_conversion(node):
+    keeps_rows = target in RESHAPES and value_of(node.args[0]).shape[-1:] == value.shape[-1:]
+    if keeps_rows or is_conversion(node):
         collect(node.args[0], power, found)
     elif target is aten.neg.default:
         found.number = -found.number
         collect(node.args[0], power, found)
     elif target in (aten.mul.Tensor, aten.div.Tensor):
-        divides = -1 if target is aten.div.Tensor else 1
         add_operand(node.args[0], node, power, found)
-        add_operand(node.args[1], node, power * divides, found)
+        if target is aten.div.Tensor:
+            power = -power
+        add_operand(node.args[1], node, power, found)
     elif target is aten.where.self and any(map(is_zero, node.args[1:])):
         condition, yes, no = node.args
         kept = no if is_zero(yes) else yes

@@ -109,7 +109,9 @@ def schedule(graph: LoopGraph, can_fuse: CanFuse = can_fuse) -> Schedule:
 
     names: Counter[str] = Counter()
     groups = fusion.order.in_order()
-    apart = [Decision(str(a), str(b), fusion.ask(a, b)) for a, b in fusion.pairs()]
+    apart = []
+    for a, b in fusion.pairs():
+        apart.append(Decision(str(a), str(b), fusion.ask(a, b)))
     kernels = [fusion.kernel(group, names) for group in groups]
 
     # It holds groups that were never made.

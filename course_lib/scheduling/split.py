@@ -210,7 +210,10 @@ def chunks_of(node: Reduction, graph: LoopGraph) -> tuple[Cut, ...]:
     cuts = []
     for size in node.reduced:
         most = max(1, min(wanted, hint(size)))
-        cut = cut_unevenly(size, most) if is_symbolic(size) else cut_evenly(size, most)
+        if is_symbolic(size):
+            cut = cut_unevenly(size, most)
+        else:
+            cut = cut_evenly(size, most)
         wanted //= hint(cut.chunks)
         cuts.append(cut)
     return tuple(cuts)

@@ -167,6 +167,8 @@ class Streamed(ExternKernel):
 
 def label_of(node: Node) -> str:
     """What a node is called: `bmm`, `amax`, ..."""
-    if isinstance(node, ExternKernel):
-        return node.op.overloadpacket.__name__ if hasattr(node.op, "overloadpacket") else node.label
-    return node.label or node.buffer.name
+    if not isinstance(node, ExternKernel):
+        return node.label or node.buffer.name
+    if hasattr(node.op, "overloadpacket"):
+        return node.op.overloadpacket.__name__
+    return node.label

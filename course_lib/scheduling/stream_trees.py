@@ -73,7 +73,9 @@ class StreamBuilder(TreeBuilder):
 
     def widened(self, value: Expr) -> Expr:
         """A half as float32."""
-        return super().to_dtype(value, torch.float32) if value.dtype in HALVES else value
+        if value.dtype in HALVES:
+            return super().to_dtype(value, torch.float32)
+        return value
 
 
 class Writers(Protocol):
@@ -282,11 +284,16 @@ def symbol_named(name: str) -> sympy.Symbol:
 
 def dims_kept(node: LoopNode) -> Sequence[int]:
     """The dimensions of the buffer that are those of `ranges`."""
-    return range(len(node.ranges)) if node.kept is None else node.kept
+    if node.kept is None:
+        return range(len(node.ranges))
+    return node.kept
 
 
 def formulas_of(node: Expr) -> list[sympy.Expr]:
     """The index formulas of one operation."""
     if node.op == "load":
-        return [node.detail[1]]
-    return [sympy.sympify(node.detail)] if node.op == "index_expr" else []
+        _, index = node.detail
+        return [index]
+    if node.op == "index_expr":
+        return [sympy.sympify(node.detail)]
+    return []

@@ -172,7 +172,10 @@ class Finder:
         def put(node: Node) -> None:
             if node in ordered:
                 return
-            reads = node.reads if isinstance(node, Streamed) else self.reads.get(node, set())
+            if isinstance(node, Streamed):
+                reads = node.reads
+            else:
+                reads = self.reads.get(node, set())
             for name in sorted(reads):
                 if name in writer:
                     put(writer[name])
@@ -324,8 +327,9 @@ class Choice:
         except (NotAStream, Refused):
             return None
         apart = len(a.stream.scores) + len(b.stream.scores)
-        saves = len(made.stream.scores) < apart and not self.why_not(made.node())
-        return made if saves else None
+        if len(made.stream.scores) >= apart or self.why_not(made.node()):
+            return None
+        return made
 
     def drop_what_is_computed_often(self) -> None:
         """A product that many streams would compute is computed once, and stored."""
@@ -386,7 +390,9 @@ class Choice:
                     made.keep(node, "")
         except (NotAStream, Refused):
             return None
-        return None if self.needs_itself(made) else made
+        if self.needs_itself(made):
+            return None
+        return made
 
     def needs_itself(self, attempt: Attempt) -> bool:
         """Would it read what is made of its own results?"""

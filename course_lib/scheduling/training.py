@@ -179,8 +179,11 @@ def is_reduced(product: fx.Node) -> bool:
 
 
 def numel_of(node: fx.Node) -> int:
+    """How many elements a node gives: 0 if it gives no tensor."""
     value = node.meta.get("val")
-    return value.numel() if isinstance(value, torch.Tensor) else 0
+    if isinstance(value, torch.Tensor):
+        return value.numel()
+    return 0
 
 
 def kept_bytes(parts: Partition) -> float:
@@ -212,5 +215,7 @@ def what_is_saved(before: Partition, after: Partition, again: set[str]) -> str:
     kept_before = {node.name for node in before.saved}
     kept = [node.name for node in after.saved if node.name not in kept_before]
     names = " and ".join(sorted(again))
-    helped = f"with the help of {', '.join(kept)}" if kept else "from what was kept anyway"
+    helped = "from what was kept anyway"
+    if kept:
+        helped = f"with the help of {', '.join(kept)}"
     return f"{names}: computed again in backward, block by block, {helped}; {less} less is kept"

@@ -66,7 +66,9 @@ def shape(values: Iterable[Any]) -> tuple[Any, ...]:
 
 def shape_or_size(value: Any) -> Any:
     """`shape` of a tuple or list, `size` of a single size."""
-    return shape(value) if isinstance(value, (tuple, list)) else size(value)
+    if isinstance(value, (tuple, list)):
+        return shape(value)
+    return size(value)
 
 
 def from_formula(formula: sympy.Expr) -> Any:

@@ -38,7 +38,9 @@ class Decision:
     why: str
 
     def __str__(self) -> str:
-        cause = f"{self.asker}: {self.why}" if self.why else self.asker
+        cause = self.asker
+        if self.why:
+            cause += f": {self.why}"
         return f"{self.kind}: {self.question} is {self.answer}    # {cause}"
 
 
@@ -61,7 +63,9 @@ class Decisions:
         """All of them. text_of: writes a formula; signs: relation → `<=`."""
         told = []
         for (kind, relation, sides, code), answer in self.found.items():
-            sign = f" {signs[relation]} " if relation is not None else ""
+            sign = ""
+            if relation is not None:
+                sign = f" {signs[relation]} "
             question = sign.join(map(text_of, sides))
             told.append(Decision(kind, question, str(answer), name_of(code), first_sentence(code)))
         return list(dict.fromkeys(told))
@@ -79,7 +83,10 @@ def asking_code() -> CodeType:
 def name_of(code: CodeType) -> str:
     """`scheduling/split.py, chunks`"""
     path = os.path.relpath(code.co_filename, ROOT)
-    file = os.path.basename(path) if path.startswith("..") else path.replace(os.sep, "/")
+    if path.startswith(".."):
+        file = os.path.basename(path)
+    else:
+        file = path.replace(os.sep, "/")
     return f"{file}, {code.co_qualname}"
 
 

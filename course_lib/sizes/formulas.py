@@ -44,7 +44,9 @@ class SizeSymbol(sympy.Symbol):
 
 def name_of_size(formula: sympy.Expr) -> str:
     """A name for what a kernel is given: that of a symbol, or one for a formula."""
-    return formula.name if isinstance(formula, sympy.Symbol) else "n"
+    if isinstance(formula, sympy.Symbol):
+        return formula.name
+    return "n"
 
 
 def write(formula: sympy.Expr) -> str:
@@ -59,7 +61,9 @@ def write(formula: sympy.Expr) -> str:
 def as_factor(formula: sympy.Expr) -> str:
     """The text of a formula that is multiplied or divided: in parentheses where it needs them."""
     text = write(formula)
-    return text if stands_alone(formula, text) else f"({text})"
+    if stands_alone(formula, text):
+        return text
+    return f"({text})"
 
 
 def stands_alone(formula: sympy.Expr, text: str) -> bool:
@@ -121,7 +125,9 @@ def as_divisor(formula: sympy.Expr) -> str:
 
     Python divides from left to right: `a // (2*b)` is not `a // 2*b`."""
     text = as_factor(formula)
-    return f"({text})" if isinstance(formula, sympy.Mul) and not text.startswith("(") else text
+    if isinstance(formula, sympy.Mul) and not text.startswith("("):
+        return f"({text})"
+    return text
 
 
 CALLS: dict[type, Callable[[sympy.Expr], str]] = {

@@ -31,7 +31,9 @@ class Place(NamedTuple):
     def of(self, inputs: Sequence[Any]) -> int:
         """The value in a call."""
         argument = inputs[self.input]
-        return int(argument if self.dim is None else argument.shape[self.dim])
+        if self.dim is None:
+            return int(argument)
+        return int(argument.shape[self.dim])
 
 
 class Sizes:
@@ -164,7 +166,9 @@ class Sizes:
         if divided.has(sympy.Add):
             divided = sympy.cancel(divided)
         _, below = divided.as_numer_denom()
-        return self.simplest(divided) if below == 1 else None
+        if below != 1:
+            return None
+        return self.simplest(divided)
 
     def divided(self, one: Any, other: Any) -> Any:
         """`one // other`."""
@@ -199,7 +203,9 @@ class Sizes:
         question = self.relation(relation, one, other)
         if question not in (sympy.true, sympy.false):
             question = self.env._maybe_evaluate_static(question)
-        return None if question is None else bool(question)
+        if question is None:
+            return None
+        return bool(question)
 
     def answer(self, relation: Any, one: Any, other: Any) -> bool:
         """The answer for this call. If it does not hold for all sizes, it becomes a guard."""
@@ -217,7 +223,8 @@ class Sizes:
             self.answers[question] = now
             self.asked.append(f"{relation(formula_of(one), formula_of(other))} is {now}")
             self.noted.note(GUARDED, relation, (one, other), now)
-            self.env.evaluate_expr(question, hint=sympy.true if now else sympy.false)
+            answer = sympy.true if now else sympy.false
+            self.env.evaluate_expr(question, hint=answer)
         elif self is current():
             raise NeedsNumbers("a question about sizes came up after the guards were made")
         return now
@@ -231,7 +238,9 @@ class Sizes:
 
 def number_of(value: Any) -> int:
     """The number that a size is in the call that is compiled."""
-    return value.hint if isinstance(value, Size) else int(value)
+    if isinstance(value, Size):
+        return value.hint
+    return int(value)
 
 
 def env_of(inputs: Sequence[Any]) -> Any:

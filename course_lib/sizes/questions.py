@@ -32,7 +32,9 @@ def surely(relation: Callable[[Any, Any], Any], one: Any, other: Any) -> bool:
     if sizes is None:
         return bool(relation(one, other))
     known = sizes.known(RELATIONS[relation], one, other)
-    answer = NOT_FOR_ALL if known is None else known
+    answer: Any = known
+    if known is None:
+        answer = NOT_FOR_ALL
     sizes.noted.note(FOR_ALL, RELATIONS[relation], (one, other), answer)
     return known is True
 
@@ -53,8 +55,9 @@ def quotient(one: Any, other: Any) -> Any:
     if sizes is not None:
         return sizes.quotient(one, other)
 
-    divides = other != 0 and one % other == 0
-    return one // other if divides else None
+    if other != 0 and one % other == 0:
+        return one // other
+    return None
 
 
 def is_symbolic(value: Any) -> bool:

@@ -126,7 +126,9 @@ class Size:
 
     def __ne__(self, other: Any) -> Any:
         equal = self.__eq__(other)
-        return equal if equal is NotImplemented else not equal
+        if equal is NotImplemented:
+            return NotImplemented
+        return not equal
 
     def __bool__(self) -> bool:
         return bool(self != 0)
@@ -153,7 +155,9 @@ class Real:
 
 def formula_of(value: Any) -> sympy.Expr:
     """A size or an int as sympy has it."""
-    return value.expr if isinstance(value, Size) else sympy.Integer(int(value))
+    if isinstance(value, Size):
+        return value.expr
+    return sympy.Integer(int(value))
 
 
 def hint(value: Any) -> Any:
