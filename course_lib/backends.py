@@ -179,7 +179,9 @@ def may_be_left(backend: str | Backend | None, options: dict[str, Any] | None) -
     """May a program under this backend go on in eager where it gains nothing? Not where the user
     asked for more than speed: capture alone, or random numbers that eager does not draw."""
     chosen = options or {}
-    is_default = (_default if backend is None else backend) == "inductor"
+    if backend is None:
+        backend = _default
+    is_default = backend == "inductor"
     return is_default and chosen.get("fallback_random", True) and not chosen.get("trace.enabled")
 
 
@@ -198,7 +200,9 @@ def chosen_options(mode: str | None, options: dict[str, Any] | None) -> dict[str
             raise ValueError(
                 f"option '{name}' must be one of {', '.join(map(repr, allowed))}, got {value!r}"
             )
-    return list_mode_options("default" if mode is None else mode) | (options or {})
+    if mode is None:
+        mode = "default"
+    return list_mode_options(mode) | (options or {})
 
 
 def users_own(backend: Backend) -> Backend:

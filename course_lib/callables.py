@@ -41,7 +41,9 @@ def compiled_function(function: F, compiler: Any) -> F:
     """`function`, with the frames below it watched by `compiler`."""
     # compiled twice: the original is what is compiled
     function = getattr(function, "_course_original", function)
-    target = function if has_own_frame(function) else called(function)
+    target: Callable[..., Any] = function
+    if not has_own_frame(function):
+        target = called(function)
     watched: Way = functools.partial(call, compiler.watcher, target)
 
     # `racing` calls this where the program is faster another way: by itself, say.

@@ -171,13 +171,17 @@ class Compiler:
     def recompile_limit(self) -> int:
         """How many entries a code object may hold: this compile's own limit, else the one for
         all."""
-        return config.recompile_limit if self.own_limit is None else self.own_limit
+        if self.own_limit is None:
+            return config.recompile_limit
+        return self.own_limit
 
     def at_limit(self, frame: Frame, state: CodeState) -> Answer:
         """No more entries for this code: calls that fit none run in eager. The old entries stay."""
         code = frame.code
         last = state.entries[-1].check.first_failure(frame.func, *frame.locals.values())
-        of_which_compile = f" of the compile named {self.name!r}" if self.name else ""
+        of_which_compile = ""
+        if self.name:
+            of_which_compile = f" of the compile named {self.name!r}"
         why = (
             f"{code.co_qualname} ({frame.where}) reached the recompile limit{of_which_compile} "
             f"({self.recompile_limit}); last failure: {last}"
@@ -305,7 +309,9 @@ def is_not_worth_it(result: CaptureResult) -> bool:
 def is_deep_recursion(problem: Unsupported) -> bool:
     """Did capture follow a function into itself until it gave up?"""
     calls = [call.function for call in problem.stack]
-    return len(calls) > config.inline_depth_limit and calls.count(calls[-1]) > len(calls) // 4
+    if len(calls) <= config.inline_depth_limit:
+        return False
+    return calls.count(calls[-1]) > len(calls) // 4
 
 
 def leave_to_eager(frame: Frame, failure: Any) -> Answer:

@@ -55,9 +55,9 @@ def cache_dir() -> Path:
     one (with a warning)."""
     folder_from_environment = os.environ.get("COURSE_CACHE")
     caches = os.environ.get("XDG_CACHE_HOME") or "~/.cache"
-    wanted = (
-        Path(folder_from_environment) if folder_from_environment else Path(caches) / "course_lib"
-    )
+    wanted = Path(caches) / "course_lib"
+    if folder_from_environment:
+        wanted = Path(folder_from_environment)
 
     try:
         wanted = wanted.expanduser()
@@ -79,7 +79,6 @@ def cache_dir() -> Path:
 def find_cxx() -> str | None:
     """The C++ compiler's path: `$CXX`, else `g++`, else `clang++`; None where there is none."""
     for name in (os.environ.get("CXX"), "g++", "clang++", "c++"):
-        path = shutil.which(name) if name else None
-        if path:
+        if name and (path := shutil.which(name)):
             return path
     return None

@@ -52,7 +52,8 @@ def may_fail(node: fx.Node) -> bool:
         return True
     name = name_of(function)
     if name.strip("_") in BY_INDEX:
-        return any(isinstance(arg, fx.Node) for arg in leaves(node.args[1:2])) or has_list(node)
+        by_tensor = any(isinstance(arg, fx.Node) for arg in leaves(node.args[1:2]))
+        return by_tensor or has_list(node)
     words = set(name.split("_"))
     if words & CHECKED or name in CHECKED_NAMES:
         return True
@@ -69,8 +70,12 @@ def is_empty(node: fx.Node) -> bool:
 
 def has_list(node: fx.Node) -> bool:
     """Is it `x[[0, 5]]`? Nobody looks at these numbers before the kernel does."""
-    index = node.args[1] if len(node.args) > 1 else ()
-    return any(isinstance(part, list) for part in (index if isinstance(index, tuple) else [index]))
+    if len(node.args) < 2:
+        return False
+    index: Any = node.args[1]
+    if not isinstance(index, tuple):
+        index = (index,)
+    return any(isinstance(part, list) for part in index)
 
 
 def leaves(index: Any) -> list[Any]:
@@ -108,4 +113,7 @@ def draws_numbers(node: fx.Node) -> bool:
     """May the operation of this node draw random numbers?"""
     if node.op not in ("call_function", "call_method"):
         return False
-    return not is_torchs(node.target) or bool({*name_of(node.target).split("_")} & RANDOM)
+    if not is_torchs(node.target):
+        return True
+    words = set(name_of(node.target).split("_"))
+    return bool(words & RANDOM)

@@ -120,7 +120,11 @@ def with_sizes(gm: fx.GraphModule, args: Sequence[Any]) -> fx.GraphModule:
     static, mode = copy.deepcopy(gm), FakeTensorMode()
     interpreter = fx.Interpreter(static, garbage_collect_values=False)
     with mode, quiet():
-        fakes = [mode.from_tensor(arg) if isinstance(arg, torch.Tensor) else arg for arg in args]
+        fakes = []
+        for arg in args:
+            if isinstance(arg, torch.Tensor):
+                arg = mode.from_tensor(arg)
+            fakes.append(arg)
         interpreter.run(*fakes)
 
     for node, value in interpreter.env.items():

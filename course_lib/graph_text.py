@@ -107,4 +107,6 @@ def has_complex(value: Any) -> bool:
 
 def exact(value: Any) -> Any:
     """A complex number with a `repr` that gives it back; anything else itself."""
-    return Complex(value) if type(value) is complex else value
+    if type(value) is complex:
+        return Complex(value)
+    return value

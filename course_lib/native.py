@@ -44,7 +44,9 @@ def is_free_threaded() -> bool:
 
 def why_nothing_is_captured() -> str:
     """The sentence for who compiles all the same where there is no frame hook."""
-    return FREE_THREADED if is_free_threaded() else NO_HOOK
+    if is_free_threaded():
+        return FREE_THREADED
+    return NO_HOOK
 
 
 @functools.cache
@@ -95,8 +97,9 @@ def compile_c(source: Path, target: Path) -> None:
 
     Raises RuntimeError if it fails."""
     compiler = find_c_compiler()
-    is_mac = sys.platform == "darwin"
-    link = ["-bundle", "-undefined", "dynamic_lookup"] if is_mac else ["-shared"]
+    link = ["-shared"]
+    if sys.platform == "darwin":
+        link = ["-bundle", "-undefined", "dynamic_lookup"]
     include = "-I" + sysconfig.get_path("include")
 
     options = ["-O2", "-fPIC", *link, include, str(source), "-o", str(target)]
@@ -122,7 +125,9 @@ def find_c_compiler() -> list[str]:
 def why_it_failed(compiler: str, source: Path, said: str) -> str:
     """One sentence about what a compiler `said`: its first error."""
     errors = [line for line in said.splitlines() if "error" in line]
-    why = errors[0] if errors else said.strip()[:200]
+    why = said.strip()[:200]
+    if errors:
+        why = errors[0]
     if "Python.h" in why:
         return "Python's C headers are missing (no Python.h): `apt install python3-dev`"
     return f"the C compiler '{compiler}' could not build {source.name} ({why.strip()})"

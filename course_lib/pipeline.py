@@ -166,7 +166,9 @@ class Pipeline:
 
         gm.meta["sizes"] = known
         events.emit(events.SizesAreSymbols(known))
-        return with_numbers(program, lifted, gm) if lifted else program
+        if lifted:
+            return with_numbers(program, lifted, gm)
+        return program
 
     def compile_with_sizes(
         self, graph: fx.GraphModule, inputs: Sequence[Any], codegen: str, differentiate: bool
@@ -249,7 +251,9 @@ class Pipeline:
         autocast = torch._C._is_any_autocast_enabled()
         with torch._C._DisableAutocast():
             program = self.compile_kernels(aten, codegen)
-        return without_autocast(program) if autocast else program
+        if autocast:
+            return without_autocast(program)
+        return program
 
     def compile_kernels(self, aten: fx.GraphModule, codegen: str) -> Program:
         """Lower, schedule and build. (`codegen` "none": the graph runs as it is.)"""
@@ -281,7 +285,9 @@ class Pipeline:
         program = events.stage(
             "build", events.KernelsBuilt, self.build, loops, schedule, plan, codegen
         )
-        return runtime.with_cuda_graphs(program, loops) if self.cudagraphs else program
+        if self.cudagraphs:
+            return runtime.with_cuda_graphs(program, loops)
+        return program
 
     def prints_streams(self, codegen: str) -> bool:
         """May streams (`scheduling.streams`) be built? Not where a stage is a learner's own: it
@@ -300,7 +306,9 @@ class Pipeline:
 
 def without_options(stage: Any) -> Any:
     """The function of a stage: for `max-autotune` one of ours is a `partial` with an option."""
-    return stage.func if isinstance(stage, partial) else stage
+    if isinstance(stage, partial):
+        return stage.func
+    return stage
 
 
 def makes_parameter(gm: fx.GraphModule) -> bool:

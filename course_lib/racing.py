@@ -157,8 +157,9 @@ class Trial:
     def why(self, ours: float, eagers: float) -> str:
         """Why the program is left to eager. ours, eagers: seconds of a call."""
         parts = self.parts()
+        average = sum(parts) / len(parts)
         return (
-            f"its {len(parts)} compiled parts hold {sum(parts) / len(parts):.1f} operations each on "
+            f"its {len(parts)} compiled parts hold {average:.1f} operations each on "
             f"average; a call takes {ours * 1e6:,.0f} µs, in eager {eagers * 1e6:,.0f} "
             f"(medians of {LENGTH // 2} calls)"
         )

@@ -63,14 +63,18 @@ class TwinType(type):
 
     def __repr__(cls) -> str:
         original = class_of(cls)
-        return super().__repr__() if original is cls else repr(original)
+        if original is cls:
+            return super().__repr__()
+        return repr(original)
 
     def __eq__(cls, other: object) -> bool:
         return class_of(cls) is class_of(other)
 
     def __hash__(cls) -> int:
         original = class_of(cls)
-        return super().__hash__() if original is cls else hash(original)
+        if original is cls:
+            return super().__hash__()
+        return hash(original)
 
     def __call__(cls, *args: Any, **kwargs: Any) -> Any:
         return class_of(cls)(*args, **kwargs)
@@ -95,7 +99,9 @@ def own_names(cls: type) -> Any:
 
 def class_of(cls: Any) -> Any:
     """The user's class that a class of twins stands for; any other class itself."""
-    return own_names(cls).get("_course_class", cls) if type(cls) is TwinType else cls
+    if type(cls) is TwinType:
+        return own_names(cls).get("_course_class", cls)
+    return cls
 
 
 class Twin(torch.nn.Module, metaclass=TwinType):
@@ -212,7 +218,9 @@ class Method:
     @wrapper
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         result = call_hidden(self.bound, *args, **kwargs)
-        return self.twin if result is model_of(self.twin) else result
+        if result is model_of(self.twin):
+            return self.twin
+        return result
 
     def __getattr__(self, name: str) -> Any:
         # an empty slot ends here, too: to look into `self.bound` would lead back here for ever
@@ -278,7 +286,9 @@ def twin_of(
 
 def untwinned(model: Any) -> Any:
     """The module that a twin stands for; anything else itself."""
-    return model_of(model) if type(type(model)) is TwinType else model
+    if type(type(model)) is TwinType:
+        return model_of(model)
+    return model
 
 
 def twin_class(original: type) -> Any:

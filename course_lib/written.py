@@ -74,8 +74,10 @@ def quiet() -> Iterator[None]:
 
 def as_tuple(items: Iterable[Any]) -> str:
     """The text of a tuple of these."""
-    texts = [str(item) for item in items]
-    return f"({', '.join(texts)}{',' if len(texts) == 1 else ''})"
+    listed = [str(item) for item in items]
+    if len(listed) == 1:
+        return f"({listed[0]},)"
+    return f"({', '.join(listed)})"
 
 
 def traceable(gm: fx.GraphModule) -> fx.GraphModule:

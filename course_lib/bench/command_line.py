@@ -45,7 +45,9 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def usual_dtype(device: str) -> torch.dtype:
-    return torch.float16 if device.startswith("cuda") else torch.float32
+    if device.startswith("cuda"):
+        return torch.float16
+    return torch.float32
 
 
 @contextlib.contextmanager

@@ -360,7 +360,9 @@ def contenders(args: argparse.Namespace) -> list[Contender]:
     """Who is compared: eager, course_lib, and torch.compile if it is wanted."""
     how = (args.mode, args.dynamic or None, args.fullgraph)
     chosen = [compare.eager(), compare.ours(*how)]
-    return chosen if args.no_torch_compile else [*chosen, compare.theirs(*how)]
+    if args.no_torch_compile:
+        return chosen
+    return [*chosen, compare.theirs(*how)]
 
 
 def status(outcomes: Sequence[Outcome]) -> int:

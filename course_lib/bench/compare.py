@@ -57,7 +57,9 @@ class Workload:
     train: bool = False
 
     def mode(self) -> AbstractContextManager[Any]:
-        return torch.enable_grad() if self.train else torch.inference_mode()
+        if self.train:
+            return torch.enable_grad()
+        return torch.inference_mode()
 
     def results(
         self, function: Callable[..., torch.Tensor], inputs: Inputs
@@ -65,7 +67,9 @@ class Workload:
         """All that one run computes: the output and, in training, every gradient."""
         if not self.train:
             output: Any = function(*inputs)
-            return output if isinstance(output, tuple) else [output]
+            if isinstance(output, tuple):
+                return output
+            return [output]
         output = function(*inputs)
         return [output.detach(), *self.backward(output, inputs, torch.ones_like(output).cos())]
 
@@ -256,7 +260,9 @@ def exact(workload: Workload, inputs: Inputs) -> Sequence[torch.Tensor]:
 
 def in_double(x: torch.Tensor) -> torch.Tensor:
     """Floating-point numbers in double precision; other tensors as they are."""
-    return x.detach().double().requires_grad_(x.requires_grad) if x.is_floating_point() else x
+    if x.is_floating_point():
+        return x.detach().double().requires_grad_(x.requires_grad)
+    return x
 
 
 def as_exact(ours: torch.Tensor, theirs: torch.Tensor, right: torch.Tensor) -> bool:
@@ -277,7 +283,9 @@ def tolerance(tensor: torch.Tensor) -> tuple[float, float]:
         rtol, atol = TOLERANCES[torch.float16]
 
     # What is added up to a number beside 0 has the error of its terms
-    largest = tensor.abs().max().item() if tensor.numel() else 0.0
+    largest = 0.0
+    if tensor.numel():
+        largest = tensor.abs().max().item()
     return rtol, atol * max(1.0, largest)
 
 

@@ -407,7 +407,9 @@ def draw_axes(svg: Svg, plane: Plane, sizes: Sequence[int]) -> None:
 
 def stage_of(name: str) -> str:
     """Eager is grey."""
-    return "eager" if "eager" in name else "codegen"
+    if "eager" in name:
+        return "eager"
+    return "codegen"
 
 
 def draw_point(svg: Svg, x: float, y: float, stage: str, tip: str = "") -> None:

@@ -124,7 +124,9 @@ def table(runs: Runs) -> str:
 
 
 def total_text(one: FirstCall | None) -> str:
-    return "–" if one is None or one.problem else human_time(one.total)
+    if one is None or one.problem:
+        return "–"
+    return human_time(one.total)
 
 
 def means(runs: Runs) -> list[str]:
@@ -155,4 +157,6 @@ def ratio(by_name: Mapping[str, FirstCall]) -> float | None:
 
 
 def ratio_text(ratio: float | None) -> str:
-    return "–" if ratio is None else f"{ratio:.1f}x"
+    if ratio is None:
+        return "–"
+    return f"{ratio:.1f}x"

@@ -303,7 +303,9 @@ def lines_of(case: GpuCase, outcomes: list[Outcome], copy: float) -> list[tuple[
 
     rows: list[tuple[str, ...]] = []
     for name, seconds in timed.items():
-        share = f"{case.moved / seconds / copy:.2f}" if case.moved else ""
+        share = ""
+        if case.moved:
+            share = f"{case.moved / seconds / copy:.2f}"
         rows.append(
             (
                 case.name,
@@ -320,14 +322,18 @@ def lines_of(case: GpuCase, outcomes: list[Outcome], copy: float) -> list[tuple[
 
 def times_faster(seconds: float, other: float | None) -> str:
     """'1.25x', or a dash where the other one was not timed."""
-    return f"{other / seconds:.2f}x" if other else "–"
+    if other:
+        return f"{other / seconds:.2f}x"
+    return "–"
 
 
 def limit_text(milliseconds: float, most: float | None) -> str:
     """'0.09 ms', with a mark if it was missed; nothing where there is no limit."""
     if most is None:
         return ""
-    return f"{most} ms!" if milliseconds > most else f"{most} ms"
+    if milliseconds > most:
+        return f"{most} ms!"
+    return f"{most} ms"
 
 
 HEAD = ("case", "who", "ms", "vs eager", "vs torch.compile's best", "of a copy", "must")

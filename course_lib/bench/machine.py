@@ -68,7 +68,9 @@ def cpu_name() -> str:
 
 def cxx_version() -> str | None:
     compiler = find_cxx()
-    return first_line(compiler, "--version") if compiler else None
+    if compiler:
+        return first_line(compiler, "--version")
+    return None
 
 
 def course_version() -> str:
@@ -90,4 +92,6 @@ def first_line(*command: str) -> str | None:
         output = subprocess.run(command, capture_output=True, text=True, timeout=30).stdout
     except (OSError, subprocess.TimeoutExpired):
         return None
-    return output.strip().splitlines()[0] if output.strip() else None
+    if output.strip():
+        return output.strip().splitlines()[0]
+    return None

@@ -106,7 +106,9 @@ def calls_to_fill(seconds: float, function: Call, clock: Clock) -> int:
     calls = 1
     while (duration := clock(function, calls)) < seconds:
         # Half of what would fill the time, so that one slow call does not make too many of the next try.
-        enough = int(0.5 * calls * seconds / duration) if duration > 0 else 0
+        enough = 0
+        if duration > 0:
+            enough = int(0.5 * calls * seconds / duration)
         calls = max(2 * calls, enough)
     return calls
 
@@ -144,7 +146,9 @@ def cuda_clock(function: Call, calls: int) -> float:
 
 def clock_for(device: torch.device) -> Clock:
     """The clock that waits for `device`."""
-    return cuda_clock if device.type == "cuda" else wall_clock
+    if device.type == "cuda":
+        return cuda_clock
+    return wall_clock
 
 
 def human_time(seconds: float) -> str:

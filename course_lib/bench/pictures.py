@@ -33,13 +33,17 @@ def results(outcomes: Sequence[Outcome], title: str = "") -> Picture:
     rows, plain = [], []
     for outcome in outcomes:
         result = verdict(outcome)
-        program = str(outcome.program) if outcome.program else ""
+        program = ""
+        if outcome.program:
+            program = str(outcome.program)
         cells = (outcome.name, *times_of(outcome), against_eager(outcome, outcomes), result)
         rows.append(list(map(whole, cells)))
         plain.append((outcome.name, result, program))
 
     # What was compiled is too long for a column
-    head = f"<p><b>{escape(title)}</b></p>" if title else ""
+    head = ""
+    if title:
+        head = f"<p><b>{escape(title)}</b></p>"
     program_notes = ""
     for name, _, program in plain:
         if program:
@@ -62,7 +66,9 @@ def verdict(outcome: Outcome) -> str:
     """What went wrong, or that nothing did; "" for eager, which the others are compared with."""
     if outcome.problem:
         return outcome.problem
-    return "as eager" if is_compiled(outcome) else ""
+    if is_compiled(outcome):
+        return "as eager"
+    return ""
 
 
 def times_of(outcome: Outcome) -> tuple[str, str, str]:

@@ -28,7 +28,9 @@ def table(outcomes: Sequence[Outcome]) -> str:
 def line_of(outcome: Outcome, outcomes: Sequence[Outcome]) -> tuple[str, ...]:
     """The cells of one contender, in the order of `HEAD`."""
     compiled = outcome.name != "eager"
-    first = human_time(outcome.first_call) if compiled and outcome.first_call else "–"
+    first = "–"
+    if compiled and outcome.first_call:
+        first = human_time(outcome.first_call)
     samples = outcome.samples
     if samples is None:
         return (outcome.name, "–", "–", "–", "–", first, "not timed: see below")
@@ -54,7 +56,9 @@ def speedup(outcome: Outcome, outcomes: Sequence[Outcome], base: str) -> float |
 
 def ratio(outcome: Outcome, outcomes: Sequence[Outcome], base: str) -> str:
     value = speedup(outcome, outcomes, base)
-    return "–" if value is None else f"{value:.2f}×"
+    if value is None:
+        return "–"
+    return f"{value:.2f}×"
 
 
 def columns(rows: Sequence[Sequence[str]]) -> str:
@@ -89,7 +93,9 @@ def markdown_rows(
 ) -> str:
     """The result table of the text, one row for each compiler."""
     eager = next(outcome for outcome in outcomes if outcome.name == "eager")
-    base = human_time(eager.samples.median) if eager.samples else "–"
+    base = "–"
+    if eager.samples:
+        base = human_time(eager.samples.median)
     lines = [
         "| Environment | mode | shape | eager | compile | speedup | notes |",
         "|---|---|---|---|---|---|---|",
@@ -99,7 +105,9 @@ def markdown_rows(
         # Its time stands in a column of each row
         if outcome is eager:
             continue
-        median_time = human_time(outcome.samples.median) if outcome.samples else "–"
+        median_time = "–"
+        if outcome.samples:
+            median_time = human_time(outcome.samples.median)
         notes = f"{outcome.name}: {notes_of(outcome)}"
         if outcome.first_call:
             notes += f"; first call {human_time(outcome.first_call)}"
@@ -171,7 +179,9 @@ def write_json(where: str, record: dict[str, Any]) -> None:
 
 def text_stream(json_path: str | None) -> TextIO:
     """Where the text goes: to standard error when standard output is for JSON."""
-    return sys.stderr if json_path == "-" else sys.stdout
+    if json_path == "-":
+        return sys.stderr
+    return sys.stdout
 
 
 def need_matplotlib() -> None:

@@ -224,7 +224,9 @@ def ratio_text(ratio: float | None, least: float | None) -> str:
     if least is None:
         return f"{ratio:.2f}x"
     # A blank keeps the numbers of a column in line.
-    return f"{ratio:.2f}x " if ratio >= least else f"{ratio:.2f}x!"
+    if ratio >= least:
+        return f"{ratio:.2f}x "
+    return f"{ratio:.2f}x!"
 
 
 def table(rows: Sequence[tuple[str, ...]]) -> str:

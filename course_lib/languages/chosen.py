@@ -54,7 +54,9 @@ def of_copy(path: str) -> str | None:
         language = course["language"]
     except (OSError, ValueError, KeyError, TypeError):
         return None
-    return language if language in known() else None
+    if language in known():
+        return language
+    return None
 
 
 def named(wanted: str) -> str | None:

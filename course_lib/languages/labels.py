@@ -96,7 +96,9 @@ def translate_html(markup: str, language: str | None = None) -> str:
 def _plain_translated(escaped: str, known: dict[str, str]) -> str:
     text = html.unescape(escaped)
     translation = _translated(text, known)
-    return escaped if translation == text else html.escape(translation, quote=True)
+    if translation == text:
+        return escaped
+    return html.escape(translation, quote=True)
 
 
 def _run_translated(run: str, known: dict[str, str]) -> str:

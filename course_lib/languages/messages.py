@@ -61,7 +61,9 @@ def translate_message(text: str) -> str:
 
 def _value(text: str) -> str:
     """A single word is a name in the program more often than not, and stays."""
-    return translate_message(text) if " " in text else text
+    if " " in text:
+        return translate_message(text)
+    return text
 
 
 @functools.cache

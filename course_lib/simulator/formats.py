@@ -169,4 +169,6 @@ def upper_half(x: Array) -> Array:
 def flushed(values: Array) -> Array:
     """float32 without denormal numbers, which the fast instructions take for 0 (`.ftz`)."""
     tiny = np.abs(values) < np.float32(2.0**-126)
-    return np.where(tiny, np.copysign(np.float32(0), values), values) if tiny.any() else values
+    if tiny.any():
+        return np.where(tiny, np.copysign(np.float32(0), values), values)
+    return values

@@ -112,7 +112,9 @@ def describe(
     launch on a GPU."""
     if isinstance(argument, tuple):
         parts = [describe(parameter, x, (*place, n), constants) for n, x in enumerate(argument)]
-        return type(argument)(*parts) if hasattr(argument, "_fields") else tuple(parts)
+        if hasattr(argument, "_fields"):
+            return type(argument)(*parts)
+        return tuple(parts)
     if argument is None or (type(argument) is int and argument == 1):
         constants[place] = argument
         return "constexpr"
@@ -172,7 +174,9 @@ def compile_for_target(source: Any, options: dict[str, Any]) -> Sentence | None:
             module = stages[stage](module, metadata)
     except Exception as error:
         # A tool that is not installed says nothing about the kernel
-        return None if "Cannot find ptxas" in str(error) else Sentence.of(error)
+        if "Cannot find ptxas" in str(error):
+            return None
+        return Sentence.of(error)
     return None
 
 

@@ -151,7 +151,9 @@ def logical(method: str, decides: bool, parts: tuple[Callable[[], Any], ...]) ->
 
 def negated(x: Any) -> Any:
     """`not a`."""
-    return x.__not__() if isinstance(x, tl.tensor) else not x
+    if isinstance(x, tl.tensor):
+        return x.__not__()
+    return not x
 
 
 def maximum(*numbers: Any) -> Any:
@@ -220,7 +222,9 @@ def with_named_formats(dot_scaled: Any) -> Any:
 
 def as_constant(x: Any) -> Any:
     """A text as a `tl.constexpr`; anything else itself."""
-    return tl.constexpr(x) if isinstance(x, str) else x
+    if isinstance(x, str):
+        return tl.constexpr(x)
+    return x
 
 
 def condition(x: Any) -> bool:

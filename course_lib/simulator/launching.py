@@ -161,7 +161,9 @@ def in_kernel_type(name: str, argument: Any, kernel: Any, call: Call) -> Any:
     """An argument as the interpreter wants it. Of a tensor `call` also notes where it lies."""
     if isinstance(argument, tuple):
         parts = [in_kernel_type(f"{name}[{n}]", x, kernel, call) for n, x in enumerate(argument)]
-        return type(argument)(*parts) if hasattr(argument, "_fields") else tuple(parts)
+        if hasattr(argument, "_fields"):
+            return type(argument)(*parts)
+        return tuple(parts)
     if isinstance(argument, bool):
         return scalar(argument, tl.int1)
     if isinstance(argument, float):

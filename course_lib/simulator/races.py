@@ -85,7 +85,9 @@ def those_of_several_programs(stretch: list[Access]) -> list[Access]:
     """All of them, if there are several programs and one of them writes."""
     several = len({access.program for access in stretch}) > 1
     somebody_writes = any(access.kind == "write" for access in stretch)
-    return stretch if several and somebody_writes else []
+    if several and somebody_writes:
+        return stretch
+    return []
 
 
 def columns(accesses: list[Access]) -> Table | None:

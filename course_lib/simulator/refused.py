@@ -22,5 +22,7 @@ class GPUFault(RuntimeError):
 
     def __init__(self, sentences: list[str]) -> None:
         self.sentences = sentences
-        more = f"\n(and {len(sentences) - 1} more)" if len(sentences) > 1 else ""
+        more = ""
+        if len(sentences) > 1:
+            more = f"\n(and {len(sentences) - 1} more)"
         super().__init__(sentences[0] + more)

@@ -303,7 +303,9 @@ def line_of_the_kernel() -> str:
     frame: FrameType | None = sys._getframe(2)
     while frame is not None and not is_the_learners(frame.f_code):
         frame = frame.f_back
-    return "?" if frame is None else f"{shown(frame.f_code.co_filename)}:{frame.f_lineno}"
+    if frame is None:
+        return "?"
+    return f"{shown(frame.f_code.co_filename)}:{frame.f_lineno}"
 
 
 def spreading(taint: str, method: Callable[..., Any]) -> Callable[..., Any]:

@@ -149,7 +149,9 @@ def on_tensors(twist: Callable[[torch.Tensor], torch.Tensor]) -> Callable[[Any],
     """`twist` for tensors; other values stay as they are."""
 
     def changed(value: Any) -> Any:
-        return twist(value) if isinstance(value, torch.Tensor) else value
+        if isinstance(value, torch.Tensor):
+            return twist(value)
+        return value
 
     return changed
 
@@ -253,7 +255,9 @@ def try_call(info: Any, op: Callable[..., Any], sample: Any, build: bool) -> Cal
         with events.listener(watch):
             result = seeded(compiled, arguments)
     except Exception as error:
-        first_line = str(error).splitlines()[0] if str(error) else ""
+        first_line = ""
+        if str(error):
+            first_line = str(error).splitlines()[0]
         return Call("wrong", watch.extern, f"{type(error).__name__}: {first_line}")
 
     # Arguments that the call writes to must be as eager leaves them, too.
@@ -261,7 +265,9 @@ def try_call(info: Any, op: Callable[..., Any], sample: Any, build: bool) -> Cal
     problem = difference(result, expected, random, reference) or difference(
         arguments, changed, random
     )
-    return Call("wrong", watch.extern, problem) if problem else watch.call()
+    if problem:
+        return Call("wrong", watch.extern, problem)
+    return watch.call()
 
 
 def is_random(info: Any, op: Callable[..., Any], arguments: Any, expected: Any) -> bool:
@@ -300,7 +306,9 @@ def in_float64(op: Any, arguments: Any) -> Any:
     """What eager says if it computes with float64, or None."""
 
     def widen(x: torch.Tensor) -> torch.Tensor:
-        return x.to(WIDER[x.dtype]) if x.dtype in WIDER else x
+        if x.dtype in WIDER:
+            return x.to(WIDER[x.dtype])
+        return x
 
     wide = tree_map_only(torch.Tensor, widen, fresh(arguments))
     try:

@@ -226,7 +226,9 @@ def dtype_row(rows: Sequence[dict[str, Any]], dtype: str) -> list[object]:
 def some(names: Iterable[str]) -> str:
     """The first few, and how many more."""
     every = sorted(set(names))
-    more = f" and {len(every) - FIRST_OF} more" if len(every) > FIRST_OF else ""
+    more = ""
+    if len(every) > FIRST_OF:
+        more = f" and {len(every) - FIRST_OF} more"
     return ", ".join(every[:FIRST_OF]) + more
 
 

@@ -193,7 +193,9 @@ def graph_lines(graph: Any) -> Iterator[str]:
 def short_path(path: str) -> str:
     """Relative to the current folder if it is below it."""
     here = Path.cwd()
-    return str(Path(path).relative_to(here)) if Path(path).is_relative_to(here) else path
+    if Path(path).is_relative_to(here):
+        return str(Path(path).relative_to(here))
+    return path
 
 
 def paint(text: str, colour: str) -> str:

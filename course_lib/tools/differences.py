@@ -52,7 +52,9 @@ def value_difference(a: Any, b: Any, random: bool) -> str:
     if random or a is b or not isinstance(b, (bool, int, float, str, torch.dtype)):
         return ""
     both_nan = a != a and b != b
-    return "" if a == b or both_nan else f"{a} instead of {b}"
+    if a == b or both_nan:
+        return ""
+    return f"{a} instead of {b}"
 
 
 def tensor_difference(a: torch.Tensor, b: torch.Tensor, random: bool, exact: Any) -> str:

@@ -49,7 +49,9 @@ class Finding:
 
     def __str__(self) -> str:
         sentence = f"{self.item}: {self.found} ({self.status})"
-        return f"{sentence}. {self.advice}" if self.advice else sentence
+        if self.advice:
+            return f"{sentence}. {self.advice}"
+        return sentence
 
 
 def look_at_system() -> list[Finding]:
@@ -312,7 +314,9 @@ def gpu_name() -> str | None:
     try:
         import torch
 
-        return str(torch.cuda.get_device_name()) if torch.cuda.is_available() else None
+        if torch.cuda.is_available():
+            return str(torch.cuda.get_device_name())
+        return None
     except Exception:  # a driver that does not fit says so in many ways
         return None
 
@@ -350,7 +354,9 @@ def first_line(program: str, flag: str) -> str:
     """What a program says of its version, in one line; its name where it says nothing."""
     process = subprocess.run([program, flag], capture_output=True, text=True, timeout=30)
     output_lines = (process.stdout.strip() or process.stderr.strip()).splitlines()
-    return output_lines[0] if output_lines else Path(program).name
+    if output_lines:
+        return output_lines[0]
+    return Path(program).name
 
 
 def install_compiler() -> str:
@@ -369,4 +375,6 @@ def no_openmp() -> str:
 
 def home_as_tilde(path: Path) -> str:
     home = Path.home()
-    return f"~/{path.relative_to(home)}" if path.is_relative_to(home) else str(path)
+    if path.is_relative_to(home):
+        return f"~/{path.relative_to(home)}"
+    return str(path)

@@ -334,7 +334,9 @@ def run_extern(kernel: ExternKernel, memory: Memory, numbers: Numbers = NO_SYMBO
         if isinstance(argument, View):
             return seen(argument, memory, numbers)
         is_size = isinstance(argument, (sympy.Integer, Size))
-        return compute(argument, numbers) if is_size else argument
+        if is_size:
+            return compute(argument, numbers)
+        return argument
 
     args, kwargs = fx.node.map_aggregate((kernel.args, kernel.kwargs), real)
     result = kernel.op(*args, **kwargs)
@@ -383,6 +385,8 @@ def evaluate(graph: LoopGraph, *tensors: Any) -> list[Any]:
     def result(out: Any) -> Any:
         if isinstance(out, View):
             return seen(out, memory, numbers)
-        return compute(out, numbers) if isinstance(out, Size) else out
+        if isinstance(out, Size):
+            return compute(out, numbers)
+        return out
 
     return [result(out) for out in graph.outputs]

@@ -46,7 +46,9 @@ OPERATION_ON_ONE_BIT: dict[Any, Any] = {np.add: np.logical_xor, np.subtract: np.
 def numbers(handle: Any) -> Any:
     """The values of a handle as NumPy can compute with them."""
     read = READER_OF_DTYPE.get(handle.dtype.scalar)
-    return handle.data if read is None else read(handle.data)
+    if read is None:
+        return handle.data
+    return read(handle.data)
 
 
 def handle_of(values: Any, dtype: Any) -> Any:
@@ -202,7 +204,9 @@ def or_nan(choose: Callable[..., Any]) -> Callable[..., Any]:
     def chosen(a: Any, b: Any) -> Any:
         result = choose(a, b)
         nan = np.isnan(a) | np.isnan(b)
-        return np.where(nan, np.array(np.nan, result.dtype), result) if nan.any() else result
+        if nan.any():
+            return np.where(nan, np.array(np.nan, result.dtype), result)
+        return result
 
     return chosen
 

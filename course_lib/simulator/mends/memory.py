@@ -87,7 +87,9 @@ def print_lane_by_lane() -> None:
             print(f"{program}{prefix}")
 
         for operand, handle in enumerate(values):
-            which = f"(operand {operand}) " if len(values) > 1 else ""
+            which = ""
+            if len(values) > 1:
+                which = f"(operand {operand}) "
             data = numbers(handle)
             # A single number has no index: `idx ()`.
             data = data.reshape(()) if data.size == 1 else data

@@ -79,7 +79,9 @@ def added(values: Any, dtype: Any, axis: int) -> Any:
 def extreme(values: Any, axis: int, largest: bool) -> Any:
     """The largest or smallest number: NaN only where all are NaN; of zeros 0.0 is the larger."""
     if values.dtype.kind != "f":
-        return np.max(values, axis) if largest else np.min(values, axis)
+        if largest:
+            return np.max(values, axis)
+        return np.min(values, axis)
     ignoring_nan: Any = np.fmax if largest else np.fmin
     result = ignoring_nan.reduce(values, axis)
     if not np.any(result == 0):

@@ -93,7 +93,9 @@ class CaptureRows:
         self.lists.moment("frames", f"the hook meets {event.name}, and no compiled code fits")
 
     def instruction_run(self, event: events.InstructionRun) -> None:
-        adds = f" adds {event.node} to the graph" if event.node else ""
+        adds = ""
+        if event.node:
+            adds = f" adds {event.node} to the graph"
         words = f"{event.op} {plain_arg(event.arg)}{adds}"
         self.row_of_run[id(event)].at = self.lists.moment("frames", words)
 

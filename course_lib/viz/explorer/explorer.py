@@ -238,7 +238,9 @@ def thread(provenance: Provenance, row: Row) -> list[str]:
 
 
 def group_name(group: Row) -> str:
-    return "a library call" if group.kind == "library" else group.text
+    if group.kind == "library":
+        return "a library call"
+    return group.text
 
 
 def name_of(row: Row) -> str:

@@ -24,7 +24,9 @@ def shown(value: Any) -> str:
     """A value in a sentence: short, and on one line."""
     plain = isinstance(value, (str, int, float, type(None), list, tuple, dict))
     text = " ".join(repr(value).split()) if plain else type(value).__name__
-    return text if len(text) <= 60 else text[:57] + "…"
+    if len(text) <= 60:
+        return text
+    return text[:57] + "…"
 
 
 def is_whole(value: Any) -> bool:

@@ -63,7 +63,9 @@ class BarLayout:
     @property
     def top(self) -> int:
         """Where the first bar stands."""
-        return 14 + LETTERS * len(self.title) if self.title else 8
+        if self.title:
+            return 14 + LETTERS * len(self.title)
+        return 8
 
     @property
     def width(self) -> float:

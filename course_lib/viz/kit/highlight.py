@@ -89,7 +89,9 @@ def highlighted(source: str, language: str) -> list[str]:
 def coloured(text: str, kind: str) -> str:
     """A piece of code in the colour of its kind, if it has one."""
     text = escape(text)
-    return f'<span class="cl-{kind}">{text}</span>' if kind and text else text
+    if kind and text:
+        return f'<span class="cl-{kind}">{text}</span>'
+    return text
 
 
 @functools.cache

@@ -312,7 +312,9 @@ def limit(point: Point, bandwidth: float, peak: float) -> str:
 
 def lower(point: Point, bandwidth: float, peak: float) -> str:
     """Which of the two limits is the lower one at this many operations for a byte."""
-    return "memory" if point.intensity < peak / bandwidth else "arithmetic"
+    if point.intensity < peak / bandwidth:
+        return "memory"
+    return "arithmetic"
 
 
 def rate_text(rate: float) -> str:

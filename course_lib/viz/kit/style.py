@@ -98,7 +98,9 @@ class Picture:
         Code hosts, and JupyterLab until a notebook is trusted, take style sheets and drawings out.
         Then the plain form is what is seen: only the figure's own style sheet hides it and shows
         the rest."""
-        caption = f"<figcaption>{escape(self.caption)}</figcaption>" if self.caption else ""
+        caption = ""
+        if self.caption:
+            caption = f"<figcaption>{escape(self.caption)}</figcaption>"
         style = f"<style>{sheet(*self.sheets)}</style>"
         plain = f'<pre class="cl-plain">{escape(self.text)}</pre>'
         body = f'{plain}<div class="cl-rich" hidden style="display: none">\n{self.body}\n</div>'
@@ -108,7 +110,9 @@ class Picture:
     @property
     def embedded(self) -> str:
         """The figure for a `page` that has the style sheets itself."""
-        caption = f"<figcaption>{escape(self.caption)}</figcaption>" if self.caption else ""
+        caption = ""
+        if self.caption:
+            caption = f"<figcaption>{escape(self.caption)}</figcaption>"
         return (
             f'<figure class="cl-fig" aria-label="{escape(self.alt)}">{self.body}{caption}</figure>'
         )
@@ -182,9 +186,13 @@ def human_bytes(count: Any) -> str:
         return f"{count} B"
     for unit in ("B", "KB", "MB"):
         if size < 1000:
-            return f"{size:.0f} B" if unit == "B" else f"{size:.3g} {unit}"
+            if unit == "B":
+                return f"{size:.0f} B"
+            return f"{size:.3g} {unit}"
         size /= 1000
-    return f"{size:,.3g} GB" if size < 1000 else f"{size:,.0f} GB"
+    if size < 1000:
+        return f"{size:,.3g} GB"
+    return f"{size:,.0f} GB"
 
 
 def human_seconds(seconds: float) -> str:
@@ -199,7 +207,9 @@ def plural(count: int, noun: str) -> str:
     """'1 kernel', '5 kernels', '2 entries'."""
     if count == 1:
         return f"1 {noun}"
-    return f"{count:,} {noun[:-1]}ies" if noun.endswith("ry") else f"{count:,} {noun}s"
+    if noun.endswith("ry"):
+        return f"{count:,} {noun[:-1]}ies"
+    return f"{count:,} {noun}s"
 
 
 def short_types(text: str) -> str:

@@ -283,7 +283,9 @@ def stroke(stage: str | None) -> str:
 
 def tooltip(text: str) -> str:
     """What is shown when the reader points at a shape; '' for none."""
-    return f"<title>{escape(text)}</title>" if text else ""
+    if text:
+        return f"<title>{escape(text)}</title>"
+    return ""
 
 
 def least_width(width: float, shapes: str) -> str:

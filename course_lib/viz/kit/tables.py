@@ -42,7 +42,9 @@ def html_table(
     flush_right = set(numbers)
 
     def attribute(column: int) -> str:
-        return ' class="cl-n"' if column in flush_right else ""
+        if column in flush_right:
+            return ' class="cl-n"'
+        return ""
 
     head = ""
     for column, name in enumerate(header):

@@ -51,7 +51,9 @@ def expression(location: Location) -> str:
     """What the caret marks; '' if it is not known, or goes on in the next line."""
     line, _, marks = location.caret.partition("\n")
     start = marks.find("^")
-    return line[start : start + marks.count("^")] if marks else ""
+    if marks:
+        return line[start : start + marks.count("^")]
+    return ""
 
 
 def called(location: Location) -> str:
@@ -61,7 +63,9 @@ def called(location: Location) -> str:
         tree: Any = parse(text := expression(location).strip(), mode="eval").body
     except SyntaxError:
         return ""
-    return ast.unparse(tree.func) if isinstance(tree, ast.Call) else text
+    if isinstance(tree, ast.Call):
+        return ast.unparse(tree.func)
+    return text
 
 
 def as_written(problem: Unsupported) -> Unsupported:
@@ -191,7 +195,9 @@ def named(function: Any) -> str:
     inner = getattr(function, "func", function)
     bound = type(getattr(inner, "__self__", None))
     name = getattr(inner, "__name__", type(inner).__name__)
-    return name if bound in (type(None), ModuleType) else f"{bound.__name__}.{name}"
+    if bound in (type(None), ModuleType):
+        return name
+    return f"{bound.__name__}.{name}"
 
 
 STEP = "nothing: what it does to all parameters is compiled apart"

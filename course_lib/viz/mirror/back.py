@@ -181,7 +181,9 @@ class Half:
 
 
 def known(number: float | None, in_words: Callable[[float], str]) -> str:
-    return NOT_AVAILABLE if number is None else in_words(number)
+    if number is None:
+        return NOT_AVAILABLE
+    return in_words(number)
 
 
 THEIR_KERNEL = re.compile(

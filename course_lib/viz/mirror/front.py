@@ -207,7 +207,9 @@ def orders_told(ours: Side, theirs: Side) -> list[str]:
 def operations_told(side: Side, other: Side) -> list[str]:
     """Operations of which `side` has more than `other`."""
     more = more_operations(side, other)
-    return [f"More of these in {side.name}: {', '.join(more)}."] if more else []
+    if more:
+        return [f"More of these in {side.name}: {', '.join(more)}."]
+    return []
 
 
 def breaks_told(side: Side, other: Side) -> list[str]:

@@ -50,7 +50,9 @@ def hint(event: events.GraphBroke) -> str:
     problem = as_written(event.problem)
     if not problem.hint:
         return ""
-    where = f" at {problem.location}" if problem.location else ""
+    where = ""
+    if problem.location:
+        where = f" at {problem.location}"
     return f"{problem.reason}{where}: {problem.hint}"
 
 
@@ -123,7 +125,9 @@ def kept_apart(event: events.Scheduled) -> str:
         answer = decision.answer
         if isinstance(answer, No) and answer.lost:
             lost.append((answer.lost, str(decision)))
-    return f"most bytes go through memory here: {max(lost)[1]}" if lost else ""
+    if lost:
+        return f"most bytes go through memory here: {max(lost)[1]}"
+    return ""
 
 
 def generated(event: events.KernelsBuilt) -> str:

@@ -119,7 +119,9 @@ class Recording:
             if isinstance(event, FrameSeen):
                 self.callers[id(event)] = call_revealed(callers, event.code)
                 given_name, self.called_at[id(event)] = calling()
-                name = decorated(event.name, given_name) if given_name else ""
+                name = ""
+                if given_name:
+                    name = decorated(event.name, given_name)
                 if name:
                     self.given[id(event)] = name
             elif isinstance(event, FellBack):

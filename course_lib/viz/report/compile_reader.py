@@ -127,7 +127,9 @@ class Reader:
         function, _, resumed = compile.name.partition(" from ")
         if resumed:
             earlier = [above for above in self.compiles if above.name == function]
-            return earlier[-1].called_at if earlier else None
+            if earlier:
+                return earlier[-1].called_at
+            return None
 
         above = compile.caller
         if above is None:
@@ -215,7 +217,9 @@ def part_of(build: Build) -> str:
     """What the next ATen graph of a build is."""
     if build.joint is None:
         return "inference"
-    return "backward" if build.programs else "forward"
+    if build.programs:
+        return "backward"
+    return "forward"
 
 
 def name_of_head(code: Any) -> str:

@@ -64,7 +64,9 @@ class Function:
         """The name of what `cl.compile` was given, where the code's own name is a decorator's."""
         if self.above:
             return self.above.given
-        return self.compiles[0].given if self.compiles else ""
+        if self.compiles:
+            return self.compiles[0].given
+        return ""
 
 
 def compiles_of(recording: Recording) -> list[Compile]:

@@ -36,7 +36,9 @@ class Program:
 
     @property
     def kernels(self) -> list[Any]:
-        return self.schedule.kernels if self.schedule else []
+        if self.schedule:
+            return self.schedule.kernels
+        return []
 
 
 @dataclass
@@ -61,7 +63,9 @@ class Build:
         """The ATen graph that was made first; None if there is none."""
         if self.joint is not None:
             return self.joint
-        return self.programs[0].aten if self.programs else None
+        if self.programs:
+            return self.programs[0].aten
+        return None
 
     @property
     def captured(self) -> Any:
@@ -88,7 +92,9 @@ class Build:
 
 
 def names_of(graph: Any) -> tuple[str, ...]:
-    return tuple(node.name for node in graph.nodes) if graph is not None else ()
+    if graph is not None:
+        return tuple(node.name for node in graph.nodes)
+    return ()
 
 
 def by_stage(timed: Iterable[dict[str, float]]) -> dict[str, float]:
@@ -227,4 +233,6 @@ class Compile:
             return "operation by operation: not compiled"
         if self.problems:
             return "compiled up to a graph break"
-        return "compiled" if self.builds else "captured"
+        if self.builds:
+            return "compiled"
+        return "captured"

@@ -91,7 +91,9 @@ def findings_html(compiles: list[Compile]) -> str:
 
 
 def what_to_do(said: str) -> str:
-    return f"<p><b>What to do:</b> {escape(said)}.</p>" if said else ""
+    if said:
+        return f"<p><b>What to do:</b> {escape(said)}.</p>"
+    return ""
 
 
 # ---- lines that end a graph ----------------------------------------------------------------------
@@ -105,7 +107,9 @@ def broken(compiles: list[Compile]) -> Iterator[Finding]:
         raised = any(occurrence.compile.raised for occurrence in same_breaks)
 
         does = "is an error" if raised else "ends a graph"
-        times = f" ({len(same_breaks)} times)" if len(same_breaks) > 1 else ""
+        times = ""
+        if len(same_breaks) > 1:
+            times = f" ({len(same_breaks)} times)"
         title = f"{where(problem.location)} {does}{times}: {problem.reason}"
 
         body = caret(problem.location)
@@ -348,7 +352,9 @@ def advice(failure: Any, resumed: bool = False) -> str:
     if guard.kind == "sizes" and "shape" not in what:
         return NUMBER_AS_TENSOR
     if guard.kind == "value":
-        return NUMBER_AS_TENSOR if tests_a_number(guard) else KEEP_IT
+        if tests_a_number(guard):
+            return NUMBER_AS_TENSOR
+        return KEEP_IT
     return BY_KIND.get(guard.kind, "")
 
 

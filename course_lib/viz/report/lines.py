@@ -21,7 +21,9 @@ RAISED = "With <code>fullgraph=True</code> this is an error: the function did no
 
 def where(location: Any) -> str:
     """'model.py:12'."""
-    return place(location.filename, location.line) if location else "an unknown line"
+    if location:
+        return place(location.filename, location.line)
+    return "an unknown line"
 
 
 def caret(location: Any) -> str:
@@ -100,7 +102,9 @@ def because(guard: Any, compile: Compile | None = None) -> str:
     if not cause:
         return ""
 
-    inner_place = f" (in {where(guard.inner)})" if inner_of(guard) else ""
+    inner_place = ""
+    if inner_of(guard):
+        inner_place = f" (in {where(guard.inner)})"
     return f", tested because of {where(cause)}: <code>{escape(cause.text)}</code>{inner_place}"
 
 

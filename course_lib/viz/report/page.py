@@ -77,7 +77,9 @@ def report(recording: Recording, run: Run | None = None, drawings: bool = True) 
     if compiles:
         parts += sections(recording, compiles, drawings)
 
-    title = f"Compile report of {run.command}" if run.command else "Compile report"
+    title = "Compile report"
+    if run.command:
+        title = f"Compile report of {run.command}"
     return page(f'<main class="cl-fig cl-report">{"".join(parts)}</main>', title, SHEETS)
 
 
@@ -161,7 +163,9 @@ def head(run: Run, compiles: list[Compile]) -> str:
     when = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(run.started))
     device = "GPU" if torch.cuda.is_available() else "CPU"
     versions = f"Python {platform.python_version()}, torch {torch.__version__}, {device}"
-    time_text = f" · {human_seconds(run.seconds)} in all" if run.seconds else ""
+    time_text = ""
+    if run.seconds:
+        time_text = f" · {human_seconds(run.seconds)} in all"
 
     lines = [f"<h1>{escape(run.command or 'Compile report')}</h1>"]
     lines.append(f'<p class="cl-dim">{escape(when)} · {escape(versions)}{time_text}</p>')

@@ -81,7 +81,9 @@ def breaks_html(compiles: list[Compile]) -> str:
 def break_line(met: Break) -> str:
     """Where a graph ended, and the calls that led there."""
     problem = met.problem
-    title = escape(str(problem.location)) if problem.location else ""
+    title = ""
+    if problem.location:
+        title = escape(str(problem.location))
     cell = f'<span title="{title}">{escape(where(problem.location))}</span>'
     cell += caret(problem.location)
     cell += f'<span class="cl-dim">{escape(reached(problem))}</span>'
@@ -119,7 +121,9 @@ def recompiles_html(compiles: list[Compile]) -> str:
 
         failed_guards = "".join(f"<li>{line.found}</li>" for line in lines)
         guards = "".join(f"<li>{line.guard}</li>" for line in lines)
-        time_text = f", {human_seconds(compile.total_seconds)}" if compile.total_seconds else ""
+        time_text = ""
+        if compile.total_seconds:
+            time_text = f", {human_seconds(compile.total_seconds)}"
         outcome = escape(compile.outcome) + time_text
         rows.append((link(compile), f"<ol>{failed_guards}</ol>", f"<ol>{guards}</ol>", outcome))
 
@@ -284,7 +288,9 @@ def kernel_row(kernel: Any, compile: Compile, program: Program) -> tuple[str, ..
 def eager_html(compiles: list[Compile]) -> str:
     """What is not compiled after all, or has no CUDA graph though one was asked for."""
     rows = [*fallen_back(compiles), *stuck(compiles), *without_cuda_graph(compiles)]
-    return html_table(rows, ("what", "why")) if rows else "<p>Nothing.</p>"
+    if rows:
+        return html_table(rows, ("what", "why"))
+    return "<p>Nothing.</p>"
 
 
 def fallen_back(compiles: list[Compile]) -> Iterator[tuple[str, str]]:

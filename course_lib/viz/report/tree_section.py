@@ -69,7 +69,9 @@ def tree(recording: Recording, functions: list[Function], budget: Budget) -> str
 
 def function_html(recording: Recording, function: Function, budget: Budget, opened: bool) -> str:
     """A function, its compiles, and its resume functions below."""
-    at = place(*split(function.where)) if function.where else ""
+    at = ""
+    if function.where:
+        at = place(*split(function.where))
     title = f"<b>{escape(function.title)}</b> <span class='cl-dim'>{escape(at)}</span> "
     title += f"{plural(len(function.compiles), 'compile')}, {human_seconds(function.total_seconds)}"
 
@@ -81,7 +83,9 @@ def function_html(recording: Recording, function: Function, budget: Budget, open
 def split(where: str) -> tuple[str, int | None]:
     """'/a/b.py:12' → ('/a/b.py', 12)."""
     filename, _, line = where.rpartition(":")
-    return (filename, int(line)) if line.isdigit() else (where, None)
+    if line.isdigit():
+        return (filename, int(line))
+    return (where, None)
 
 
 def fold(title: str, inner: str, opened: bool = False, kind: str = "") -> str:

@@ -70,7 +70,9 @@ class MoveTile(Live):
         """The indices of a tile's lanes: 'i = 4 to 5', 'j = 0 to 7'."""
         row, column = self.tiles[number]
         across = f"{'i' if self.vector else 'j'} = {column} to {column + self.wide - 1}"
-        return [across] if self.vector else [f"i = {row} to {row + self.tall - 1}", across]
+        if self.vector:
+            return [across]
+        return [f"i = {row} to {row + self.tall - 1}", across]
 
     def masked(self, number: int) -> int:
         row, column = self.tiles[number]

@@ -84,7 +84,9 @@ class Stepper(Live):
             index = traitlets.Int(0).tag(sync=True)
 
         steps = self.steps
-        problem = f"{self.run.ending}: {self.run.problem.reason}" if self.run.problem else ""
+        problem = ""
+        if self.run.problem:
+            problem = f"{self.run.ending}: {self.run.problem.reason}"
         title = f"{self.run.name}: {plural(len(steps), 'instruction')}"
         return StepperWidget(
             steps=steps, nodes=self.nodes, sources=sources(self.run), title=title, problem=problem
@@ -139,7 +141,9 @@ def node_data(run: FrameRun) -> list[dict[str, str]]:
 
 def step_node(run: InstructionRun) -> dict[str, str]:
     """The node that an instruction added, as far as the instruction tells of it."""
-    result = short_types(run.after[-1]) if run.after else ""
+    result = ""
+    if run.after:
+        result = short_types(run.after[-1])
     return box(run.node, f"{run.node} = {run.op} {run.arg}", result)
 
 

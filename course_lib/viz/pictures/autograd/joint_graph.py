@@ -115,7 +115,9 @@ def some(names: list[str], most: int = 24) -> str:
     """The first of them, and how many more."""
     if not names:
         return "nothing"
-    more = f", and {len(names) - most} more" if len(names) > most else ""
+    more = ""
+    if len(names) > most:
+        more = f", and {len(names) - most} more"
     return ", ".join(names[:most]) + more
 
 

@@ -150,14 +150,18 @@ def short_name(node: fx.Node) -> str:
     if node.op == "placeholder":
         return source_of(node)
     name = bare(op_name(node))
-    return f"{name}[{node.args[1]}]" if name == "getitem" else name
+    if name == "getitem":
+        return f"{name}[{node.args[1]}]"
+    return name
 
 
 def kept_name(node: fx.Node) -> str:
     """'self.ln.weight', 'rsqrt', 'var_mean[1]'."""
     if op_name(node) == "getitem":
         return f"{node.args[0]}[{node.args[1]}]"
-    return source_of(node) if node.op == "placeholder" else node.name
+    if node.op == "placeholder":
+        return source_of(node)
+    return node.name
 
 
 class Sides:
@@ -250,7 +254,9 @@ class Sides:
         for node in self.backward:
             if is_operation(node):
                 kind = "again" if node.name in self.again else "backward"
-                note = names[gradients.index(node)] if node in gradients else ""
+                note = ""
+                if node in gradients:
+                    note = names[gradients.index(node)]
                 self.add_right(node, kind, note)
             elif node.op == "placeholder" and node.users and node.name not in self.saved:
                 self.add_right(node, "tangent")

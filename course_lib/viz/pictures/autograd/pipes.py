@@ -52,7 +52,9 @@ class Network:
 
     def column(self, name: str) -> int:
         """Which place in the row; backward ("") is behind all pipes."""
-        return self.names.index(name) if name else len(self.sizes)
+        if name:
+            return self.names.index(name)
+        return len(self.sizes)
 
     def is_far(self, edge: Edge) -> bool:
         """Does it pass by other pipes?"""

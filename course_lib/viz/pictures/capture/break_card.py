@@ -66,7 +66,9 @@ def card_of(recording: Recording, problem: Any) -> Picture:
     body = [f"<b>✂ {escape(problem.reason)}</b>", *(part.html() for part in parts)]
     html = f'<div class="cl-torn cl-m">{chr(10).join(body)}</div>'
 
-    line = f"{problem.location.text}. " if problem.location else ""
+    line = ""
+    if problem.location:
+        line = f"{problem.location.text}. "
     alt = f"Graph break: {problem.reason}. {line}{problem.hint}"
     return Picture(html, CAPTION, alt, "\n".join(text), ("break",))
 

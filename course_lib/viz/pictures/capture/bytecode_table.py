@@ -78,7 +78,9 @@ class FrameRun:
         """How it ended, if not with a return."""
         if not self.problem:
             return ""
-        return "the graph ends here" if self.graph else "capture stops here"
+        if self.graph:
+            return "the graph ends here"
+        return "capture stops here"
 
 
 def frame_runs(recording: Recording) -> list[FrameRun]:
@@ -208,7 +210,9 @@ def bytecode_table(
     )
     if run.code is not None and resumed(run.code):
         caption += " This is a resume function: before it jumps to where it goes on, it puts the stack back."
-    ended = f" {run.ending.capitalize()}: {run.problem.reason}." if run.problem else ""
+    ended = ""
+    if run.problem:
+        ended = f" {run.ending.capitalize()}: {run.problem.reason}."
     alt = f"Symbolic interpretation of {run.name}: {plural(run.count, 'instruction')}, {plural(nodes, 'FX node')} added.{ended}"
     text = "\n".join(text_steps(run.steps, wide))
     if run.problem:
@@ -254,11 +258,9 @@ def html_row(step: Step) -> str:
     stays, off, on = step.change
     chips = "".join(chip(text) for text in stays) + "".join(chip(text, " cl-off") for text in off)
     chips += ("→ " if off and on else "") + "".join(chip(text, " cl-on") for text in on)
-    node = (
-        f'<span class="cl-new" title="{escape(run.node)}">{escape(run.node)}</span>'
-        if run.node
-        else ""
-    )
+    node = ""
+    if run.node:
+        node = f'<span class="cl-new" title="{escape(run.node)}">{escape(run.node)}</span>'
     offset = str(run.offset) if run.offset >= 0 else ""
     name, whole = (
         f"{escape(run.op)} <b>{escape(short_arg(run.arg))}</b>",
@@ -307,7 +309,9 @@ def plain_arg(arg: str) -> str:
 
 def short_arg(arg: str) -> str:
     arg = plain_arg(arg)
-    return arg if len(arg) <= 32 else arg[:29] + "…"
+    if len(arg) <= 32:
+        return arg
+    return arg[:29] + "…"
 
 
 def text_steps(steps: list[Step], closed: bool, indent: str = "") -> list[str]:

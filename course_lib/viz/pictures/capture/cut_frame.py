@@ -47,7 +47,9 @@ class Piece:
     @property
     def original(self) -> CodeType:
         """The code of the function itself."""
-        return self.resume.original if self.resume else self.code
+        if self.resume:
+            return self.resume.original
+        return self.code
 
     @property
     def lines(self) -> list[str]:
@@ -112,7 +114,9 @@ def pieces_of(recording: Recording, function: str | Callable[..., Any] | None) -
         if piece.resume is None and is_wanted(piece, function):
             return [other for other in pieces if other.original is piece.code]
 
-    which = f" called '{function}'" if function else " with a graph break"
+    which = " with a graph break"
+    if function:
+        which = f" called '{function}'"
     raise LookupError(
         f"no frame{which} was recorded. If it was compiled before, cl.reset() forgets it."
     )
@@ -196,7 +200,9 @@ def title_of(what: Resume | CodeType) -> str:
 
     title = title_of(what.code)
     line = line_of(what)
-    return f"{title} (line {line})" if line else title
+    if line:
+        return f"{title} (line {line})"
+    return title
 
 
 def line_of(at: Resume) -> int | None:
@@ -258,7 +264,9 @@ class Block:
     @property
     def torn(self) -> float:
         """px: the torn edge below this block, with a box for each thing that Python does there."""
-        in_python = len(self.piece.in_python) if self.piece else 0
+        in_python = 0
+        if self.piece:
+            in_python = len(self.piece.in_python)
         return TORN + BOX * max(1, in_python)
 
     @property

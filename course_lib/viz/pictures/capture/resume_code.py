@@ -39,7 +39,9 @@ class Listings:
         """Is a row of the resume function new, jumped over, or the same as in the original?"""
         if row < self.new:
             return "new"
-        return "skipped" if row < self.target else "same"
+        if row < self.target:
+            return "skipped"
+        return "same"
 
 
 def listings_of(at: Resume) -> Listings:

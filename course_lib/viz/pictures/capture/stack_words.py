@@ -74,7 +74,9 @@ class Words:
         known_outside = self.world.of(cell)
         if known_outside:
             return known_outside.source.shown
-        return self.say(cell.cell_contents) if is_full(cell) else "empty"
+        if is_full(cell):
+            return self.say(cell.cell_contents)
+        return "empty"
 
     def plain(self, value: Any) -> str:
         """A number, a text, a module of Python; of other objects the class."""
@@ -98,7 +100,9 @@ def name_of(world: World, tensor: torch.Tensor) -> str:
         return node.name
 
     known = world.of(tensor)
-    return known.source.shown if known is not None else "tensor"
+    if known is not None:
+        return known.source.shown
+    return "tensor"
 
 
 def shorten(text: str, width: int = WIDTH) -> str:

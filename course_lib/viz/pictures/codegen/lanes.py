@@ -35,7 +35,9 @@ def lanes(iterations: int, width: int, threads: int = 1) -> Picture:
     for thread in range(threads):
         firsts_of_thread = firsts[starts[thread] : starts[thread + 1]]
         y = thread * ROW + 6
-        name = f"thread {thread}" if threads > 1 else "one thread"
+        name = "one thread"
+        if threads > 1:
+            name = f"thread {thread}"
         svg.text(0, y + 23, name, SMALL, dim=True)
         vectors = []
         for place, first in enumerate(firsts_of_thread):

@@ -98,7 +98,9 @@ def fx_graph(gm: Any, title: str = "", stage: str = "") -> Picture:
 
 def stage_of(operations: list[fx.Node]) -> str:
     """Which stage made a graph of these: only tracing notes where an operation came from."""
-    return "autograd" if any("origin" in node.meta for node in operations) else "capture"
+    if any("origin" in node.meta for node in operations):
+        return "autograd"
+    return "capture"
 
 
 def in_words(kind: str, nodes: list[fx.Node], operations: list[fx.Node]) -> str:
@@ -122,7 +124,9 @@ def op_name(node: fx.Node) -> str:
     if node.op == "placeholder":
         return "input"
     if node.op in ("call_method", "call_module", "get_attr", "output"):
-        return str(node.target) if node.op != "output" else "output"
+        if node.op != "output":
+            return str(node.target)
+        return "output"
     target = node.target
     if type(target).__name__ == "OpOverload":
         return str(target).removesuffix(".default")
@@ -149,7 +153,9 @@ def type_of(node: fx.Node) -> str:
 def source_of(node: fx.Node) -> str:
     """The path of an input as a reader writes it: `self.ln.weight`."""
     source = node.meta.get("source") or getattr(node.meta.get("origin"), "meta", {}).get("source")
-    return readable_path(str(source)) if source is not None else node.name
+    if source is not None:
+        return readable_path(str(source))
+    return node.name
 
 
 def readable_path(expr: str) -> str:
@@ -169,13 +175,13 @@ def written_at(node: fx.Node) -> Location | None:
     """The line of the program that a captured node stands for. torch's capture leaves it as a
     printed stack, innermost last."""
     if (location := node.meta.get("location")) is not None:
-        return (
-            location
-            if location.function != OURS.co_qualname
-            else CALLED.get(node.graph, ("", None))[1]
-        )
+        if location.function != OURS.co_qualname:
+            return location
+        return CALLED.get(node.graph, ("", None))[1]
     calls = re.findall(r'File "(.+)", line (\d+), in (.+)', node.meta.get("stack_trace") or "")
-    return Location(calls[-1][0], int(calls[-1][1]), calls[-1][2]) if calls else None
+    if calls:
+        return Location(calls[-1][0], int(calls[-1][1]), calls[-1][2])
+    return None
 
 
 def location_of(node: fx.Node) -> str:
@@ -187,7 +193,9 @@ def location_of(node: fx.Node) -> str:
         and is_operation(node)
     ):
         location = written_at(origin)
-    return place(location.filename, location.line) if location else ""
+    if location:
+        return place(location.filename, location.line)
+    return ""
 
 
 def constants_of(node: fx.Node) -> str:
@@ -205,7 +213,9 @@ def index_text(index: Any) -> str:
     if not isinstance(index, slice):
         return str(index)
     ends = ":".join("" if end is None else str(end) for end in (index.start, index.stop))
-    return ends if index.step is None else f"{ends}:{index.step}"
+    if index.step is None:
+        return ends
+    return f"{ends}:{index.step}"
 
 
 def row_of(node: fx.Node) -> tuple[str, str, str, str, str]:
@@ -226,7 +236,9 @@ def tip_of(node: fx.Node) -> str:
     location = written_at(node)
     if location:
         return f"{call_text}\n{location_of(node)}: {location.text}"
-    return f"{call_text}\n{location_of(node)}" if location_of(node) else call_text
+    if location_of(node):
+        return f"{call_text}\n{location_of(node)}"
+    return call_text
 
 
 # ---- the drawing ---------------------------------------------------------------------------------
@@ -294,7 +306,9 @@ def empty_graph(ranksep: str = "0.28", nodesep: str = "0.22") -> Any:
 def folded_parameters(nodes: list[fx.Node]) -> set[fx.Node]:
     """Parameters that have no box of their own, where there are many: their readers name them."""
     parameters = {node for node in nodes if is_parameter(node)}
-    return parameters if len(parameters) > FOLD_PARAMETERS_FROM else set()
+    if len(parameters) > FOLD_PARAMETERS_FROM:
+        return parameters
+    return set()
 
 
 def by_origin(nodes: list[fx.Node], shown: set[fx.Node]) -> dict[Any, list[fx.Node]]:
@@ -341,7 +355,9 @@ def add_operation(
     """A box with the name, the type, the parameters that have no box, and what it came of if no
     frame says so."""
     name = op_name(node).removeprefix("aten.")
-    index = f"[{index_text(node.args[1])}]" if name == "getitem" else ""
+    index = ""
+    if name == "getitem":
+        index = f"[{index_text(node.args[1])}]"
     reads = ", ".join(source_of(source) for source in node.all_input_nodes if source in folded)
 
     came = ""
@@ -375,18 +391,18 @@ def lines_of(*lines: str) -> str:
 def in_a_box(path: str) -> str:
     """A path short enough for a box, cut in its middle: two weights of a layer differ at the
     end."""
-    return path if len(path) <= 40 else f"{path[:19]}…{path[-19:]}"
+    if len(path) <= 40:
+        return path
+    return f"{path[:19]}…{path[-19:]}"
 
 
 def bold_width(path: str) -> dict[str, str]:
     """The width of a box for a long name.
 
     (Graphviz does not know that it will be bold; a short one has room enough.)"""
-    return (
-        {"width": f"{(text_width(in_a_box(path), FONT, bold=True) + 16) / 72:.2f}"}
-        if len(path) > 15
-        else {}
-    )
+    if len(path) > 15:
+        return {"width": f"{(text_width(in_a_box(path), FONT, bold=True) + 16) / 72:.2f}"}
+    return {}
 
 
 def faint(stage: str, strength: float) -> str:
@@ -414,7 +430,9 @@ def themed(svg: str, alt: str, tips: dict[str, str]) -> str:
 
     def tip(match: re.Match[str]) -> str:
         name = html.unescape(match[1])
-        return f"<title>{escape(tips[name])}</title>" if name in tips else ""
+        if name in tips:
+            return f"<title>{escape(tips[name])}</title>"
+        return ""
 
     svg = re.sub(r"<title>(.*?)</title>\s*", tip, svg, flags=re.S)
     svg = re.sub(r' (?:id|xlink:\w+|xmlns:xlink|font-family)="[^"]*"', "", svg)
@@ -427,7 +445,9 @@ def themed(svg: str, alt: str, tips: dict[str, str]) -> str:
 
     def line(match: re.Match[str]) -> str:
         colour = match[1].lower()
-        return f'{match[0]} style="stroke: {lines[colour]}"' if colour in lines else match[0]
+        if colour in lines:
+            return f'{match[0]} style="stroke: {lines[colour]}"'
+        return match[0]
 
     svg = re.sub(r'stroke="(#[0-9a-fA-F]{6})"', line, svg)
     width, height = re.search(r'viewBox="[-\d.]+ [-\d.]+ ([\d.]+) ([\d.]+)"', svg).groups()  # type: ignore[union-attr]

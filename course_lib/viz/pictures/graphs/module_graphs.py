@@ -52,7 +52,9 @@ Path = tuple[str, ...]
 def captured_operation(node: fx.Node) -> fx.Node | None:
     """The captured operation that a traced node came from; a captured one is its own."""
     origin = node.meta.get("origin", node)
-    return origin if isinstance(origin, fx.Node) and is_operation(origin) else None
+    if isinstance(origin, fx.Node) and is_operation(origin):
+        return origin
+    return None
 
 
 def steps(path: str) -> list[str]:
@@ -108,7 +110,9 @@ def names_of_rows(modules: list[Path], depth: int, most: int) -> dict[Path, str]
     """Names that layers in a row share, so that each list of layers has at most `most` names."""
 
     def list_of(path: Path) -> Path:
-        return path[: depth - 1] if len(path) == depth else path
+        if len(path) == depth:
+            return path[: depth - 1]
+        return path
 
     names: dict[Path, str] = {}
     for _, layers in groupby(sorted(modules, key=len), key=list_of):

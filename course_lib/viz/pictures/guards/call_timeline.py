@@ -58,7 +58,9 @@ class Turn:
     def words(self) -> list[str]:
         """The arguments, a line each; at most three lines."""
         lines = re.split(r", (?![^\[(]*[\])])", self.call)
-        return lines if len(lines) <= 3 else [*lines[:2], "…"]
+        if len(lines) <= 3:
+            return lines
+        return [*lines[:2], "…"]
 
 
 def is_compiled(it: object) -> bool:
@@ -125,7 +127,9 @@ def in_words(value: Any) -> str:
 
 def code_number(event: Any) -> Any:
     """Which code object a frame has: two lambdas may share a name."""
-    return event.name if event.code is None else frames.number(event.code)
+    if event.code is None:
+        return event.name
+    return frames.number(event.code)
 
 
 def turns(
@@ -332,7 +336,9 @@ def row_of(number: int, turn: Turn) -> tuple[str, ...]:
         compiled = ", compiled" if turn.made is not None else ""
         served_by = f"entry {turn.entry}{compiled}"
 
-    because = told(turn.failures[-1]) if turn.failures else ""
+    because = ""
+    if turn.failures:
+        because = told(turn.failures[-1])
     if turn.limit:
         because += " (recompile limit reached)"
     return str(number), turn.call, in_vain, served_by, because

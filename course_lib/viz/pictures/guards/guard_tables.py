@@ -120,7 +120,9 @@ def html_row(guard: Any, cause: Cause, why: str | None) -> tuple[str, str, str, 
         tip = f' title="{escape(cause.inner.text)}"'
         because_of += f'<br><span class="cl-dim"{tip}>{breakable(cause.looked)}</span>'
 
-    what = subjects(expression_of(guard)) if guard.kind == "sizes" else path
+    what = path
+    if guard.kind == "sizes":
+        what = subjects(expression_of(guard))
     kind = f'<span class="cl-g">{escape(guard.kind)}</span>'
     return kind, f"<code>{escape(what)}</code>", must_hold, because_of
 

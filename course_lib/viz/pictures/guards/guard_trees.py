@@ -247,7 +247,9 @@ class TreeDrawing:
         x = self.cost_x + 12
         self.svg.box(x, self.y + 5, length, 11, "guards", radius=2, strength=0.45)
         # A test that is faster than the clock can tell is not free: "0 ns" would be wrong.
-        shown = human_seconds(cost) if cost >= RESOLUTION else "under 1 ns"
+        shown = "under 1 ns"
+        if cost >= RESOLUTION:
+            shown = human_seconds(cost)
         self.svg.text(x + 6 + length, self.y + 15, shown, SMALL)
 
     def draw_failure(self) -> None:

@@ -82,7 +82,9 @@ class Asked:
 
     def arguments(self, *sizes: int) -> tuple[Any, ...]:
         args = self.make(*sizes)
-        return args if isinstance(args, tuple) else (args,)
+        if isinstance(args, tuple):
+            return args
+        return (args,)
 
     def serving(self, args: tuple[Any, ...]) -> int | None:
         """The place of the entry that serves a call with these arguments; None if it compiles
@@ -178,7 +180,9 @@ class MapDrawing:
     @property
     def axes(self) -> str:
         """'rows ↓   columns →'."""
-        return f"{self.down} ↓   {self.across} →" if self.down else f"{self.across} →"
+        if self.down:
+            return f"{self.down} ↓   {self.across} →"
+        return f"{self.across} →"
 
     def draw(self) -> list[list[str]]:
         """Draw all; gives what the text form writes in each cell."""
@@ -240,7 +244,9 @@ class MapDrawing:
             tip=str(entry),
         )
         self.svg.text(centre, y + 20, entry.letter, anchor="middle", bold=born)
-        return f"{entry.letter}*" if born else entry.letter
+        if born:
+            return f"{entry.letter}*"
+        return entry.letter
 
     def draw_legend(self) -> None:
         """What each letter assumes."""

@@ -73,12 +73,16 @@ class Together:
 
 def value_for(number: int, arg: Any) -> Any:
     """An argument as the handler of this number sees it."""
-    return arg.values[number] if isinstance(arg, Answers) else arg
+    if isinstance(arg, Answers):
+        return arg.values[number]
+    return arg
 
 
 def in_words(arg: Any) -> str:
     """An argument as the reader sees it: `#3` for what step 3 gave."""
-    return f"#{arg.number}" if isinstance(arg, Answers) else str(arg).removeprefix("torch.")
+    if isinstance(arg, Answers):
+        return f"#{arg.number}"
+    return str(arg).removeprefix("torch.")
 
 
 @takes(body=FUNCTION, handlers=named(ANYTHING, "name → handler"))

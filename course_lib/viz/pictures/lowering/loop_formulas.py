@@ -56,7 +56,9 @@ class Formula:
         return f"{buffer}[{index_text(index, self.buffers.get(buffer), self.sizes)}]"
 
     def constant(self, value: Any, dtype: Any) -> str:
-        return f"{value:.6g}" if isinstance(value, float) else str(value)
+        if isinstance(value, float):
+            return f"{value:.6g}"
+        return str(value)
 
     def index_expr(self, expr: Any, dtype: Any) -> str:
         return str(expr)
@@ -104,7 +106,9 @@ def index_text(
     Else the formula itself."""
     index = sympy.sympify(index)
     places = None if buffer is None else walk_through(index, buffer, sizes)
-    return str(index) if places is None else ", ".join(places)
+    if places is None:
+        return str(index)
+    return ", ".join(places)
 
 
 def walk_through(
@@ -144,7 +148,9 @@ def dimensions_by_stride(buffer: Any) -> dict[int, int] | None:
             wanted += 1
             if is_int(stride):
                 dimension_of[int(stride)] = dimension
-    return dimension_of if len(dimension_of) == wanted else None
+    if len(dimension_of) == wanted:
+        return dimension_of
+    return None
 
 
 def is_int(value: Any) -> bool:

@@ -81,7 +81,9 @@ def works_of(recording: Any, index: int = 0) -> list[Work]:
 
 def every_buffer(kernel: Any) -> Sequence[Any]:
     """What a kernel writes, to memory or not."""
-    return kernel.buffers if is_extern(kernel) else [step.buffer for step in kernel.steps]
+    if is_extern(kernel):
+        return kernel.buffers
+    return [step.buffer for step in kernel.steps]
 
 
 def operations_of(kernel: Any, buffers: Mapping[str, Any]) -> int:
@@ -145,7 +147,9 @@ def made_up(buffer: Any) -> torch.Tensor:
     tensor = torch.empty_strided(
         buffer.shape, buffer.stride, dtype=buffer.dtype, device=buffer.device
     )
-    return tensor.normal_() if buffer.dtype.is_floating_point else tensor.zero_()
+    if buffer.dtype.is_floating_point:
+        return tensor.normal_()
+    return tensor.zero_()
 
 
 def kernel_lines(source: str) -> dict[int, str]:
@@ -287,7 +291,9 @@ def drawn(
     for number, (point, is_library) in enumerate(points, 1):
         name = f"{point.name} (library)" if is_library else point.name
         work = work_in_words(point)
-        waits_for = lower(point, bandwidth, peak) if point.bytes else "–"
+        waits_for = "–"
+        if point.bytes:
+            waits_for = lower(point, bandwidth, peak)
         time_text = human_seconds(point.seconds)
         share = share_of_roof(point, bandwidth, peak)
         cells = (str(number), name, *work, time_text, share, waits_for)
@@ -303,7 +309,9 @@ def drawn(
 
 def work_in_words(point: Point) -> tuple[str, str, str]:
     """Operations, bytes, and operations for each byte."""
-    intensity = f"{point.intensity:.3g}" if point.bytes else "–"
+    intensity = "–"
+    if point.bytes:
+        intensity = f"{point.intensity:.3g}"
     return count(point.flops), human_bytes(point.bytes), intensity
 
 

@@ -50,7 +50,9 @@ def percentile(samples: Sequence[float], p: float) -> float:
 
 def ticks(value: float) -> str:
     """Short, and without an exponent: `7.2`, `1,465`."""
-    return f"{value:,.0f}" if value >= 100 else f"{value:.3g}"
+    if value >= 100:
+        return f"{value:,.0f}"
+    return f"{value:.3g}"
 
 
 # ---- the queue -----------------------------------------------------------------------------------

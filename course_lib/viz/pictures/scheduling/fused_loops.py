@@ -118,7 +118,9 @@ def kernel_by_kernel(both: Sides, loops_of_kernels: list[list[Item]], buffers: B
         first = first_of_its_kind.setdefault(its_kind, kernel.name)
 
         words = in_one_line(kernel, len(loops), before, after)
-        like = f", like {first}" if first != kernel.name else ""
+        like = ""
+        if first != kernel.name:
+            like = f", like {first}"
         if like or kernel.extern:
             lines.append(f'<div style="padding-left: 14px">{escape(words)}{like}</div>')
         else:

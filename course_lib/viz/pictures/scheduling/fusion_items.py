@@ -80,7 +80,9 @@ class Side:
     @property
     def total(self) -> str:
         """'1.2 MB through memory (800 KB less)'."""
-        less = f" ({human_bytes(self.saved)} less)" if self.saved > 0 else ""
+        less = ""
+        if self.saved > 0:
+            less = f" ({human_bytes(self.saved)} less)"
         return f"{human_bytes(self.bytes)} through memory{less}"
 
 

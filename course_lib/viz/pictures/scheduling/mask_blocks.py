@@ -113,7 +113,9 @@ def kinds_of(mask: Any, rows: int, columns: int) -> list[list[str]]:
 
 def as_matrix(mask: Any) -> list[list[Any]]:
     """Rows of truth values. Raises ValueError for what is no matrix."""
-    listed = mask.tolist() if hasattr(mask, "tolist") else mask
+    listed = mask
+    if hasattr(mask, "tolist"):
+        listed = mask.tolist()
     is_matrix = isinstance(listed, list) and listed and all(isinstance(row, list) for row in listed)
     if not is_matrix or len({len(row) for row in listed}) != 1 or not listed[0]:
         raise ValueError(

@@ -103,11 +103,9 @@ class MemoryUse:
             zip(self.schedule.kernels, self.live_bytes, strict=True)
         ):
             allocations = "; ".join(str(a) for a in self.plan.allocations if a.kernel == step)
-            freed = (
-                f"   frees {', '.join(self.plan.free_after[step])}"
-                if self.plan.free_after[step]
-                else ""
-            )
+            freed = ""
+            if self.plan.free_after[step]:
+                freed = f"   frees {', '.join(self.plan.free_after[step])}"
             lines.append(f"{human_bytes(bytes_held):>10}  {kernel}: {allocations}{freed}")
         return "\n".join(
             [
@@ -194,11 +192,9 @@ def memory_timeline(use: MemoryUse) -> Picture:
 
 def less(peaks: tuple[int, int]) -> str:
     """How much less the second is than the first, in words."""
-    return (
-        f", {100 - 100 * peaks[1] / peaks[0]:.0f} % less"
-        if peaks[0] and peaks[1] < peaks[0]
-        else ""
-    )
+    if peaks[0] and peaks[1] < peaks[0]:
+        return f", {100 - 100 * peaks[1] / peaks[0]:.0f} % less"
+    return ""
 
 
 def draw_spans(
