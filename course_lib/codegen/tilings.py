@@ -44,8 +44,7 @@ class Tiling:
     @property
     def in_this_call(self) -> Self:
         """This tiling with numbers in the place of formulas: those of the call that is compiled."""
-        numbers = {each.name: hint(getattr(self, each.name)) for each in fields(self)}
-        return replace(self, **numbers)
+        return replace(self, **{each.name: hint(getattr(self, each.name)) for each in fields(self)})
 
     @property
     def reduces(self) -> bool:
@@ -59,9 +58,8 @@ class Tiling:
         if interpreted and is_symbolic(self.rows):
             rows = max(rows, LEAST_INTERPRETED)
         if not self.reduces:
-            if interpreted:
-                return {"BLOCK": power_of_two(min(rows, LARGEST_TILE))}
-            return {"BLOCK": ELEMENTS}
+            all_rows = power_of_two(min(rows, LARGEST_TILE))
+            return {"BLOCK": all_rows if interpreted else ELEMENTS}
 
         columns = self.step(interpreted)
         if self.persistent:
