@@ -96,7 +96,7 @@ class StreamedOps(TritonOps):
         value, shift = expr.args
         power = self.number(expr.detail, torch.float32)
         if shift.op == "constant":
-            return f"tl.exp2({self.text(value, 13)} * {power})", ATOM
+            return f"tl.exp2({self.text(value, MULTIPLICATION)} * {power})", ATOM
 
         difference = f"tl.fma({self.text(value)}, {power}, {self.text(shift)})"
         return f"tl.exp2({difference})", ATOM
