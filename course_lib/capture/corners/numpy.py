@@ -178,9 +178,7 @@ def all_known(value: Any) -> bool:
         return all(map(all_known, value))
     if type(value) is dict:
         return all(map(all_known, value.values()))
-    if type(value) is Number:
-        return value.known is not None
-    return is_constant(value)
+    return value.known is not None if type(value) is Number else is_constant(value)
 
 
 def array_of(it: Machine, function: Any, value: Any) -> Any:
@@ -302,9 +300,7 @@ def attribute_of_data(value: Any, name: str) -> Any:
         return len(shape)
     if name in ("size", "nbytes"):
         size = functools.reduce(operator.mul, shape, 1)
-        if name == "size":
-            return size
-        return size * value.dtype.itemsize
+        return size if name == "size" else size * value.dtype.itemsize
     if name == "T":
         if not shape:
             return value
@@ -346,9 +342,7 @@ def has_memory_for_numpy(tensor: torch.Tensor) -> bool:
 
 def bool_as_float(arg: Any) -> Any:
     """To eager a bool of NumPy among the arguments is 0.0 or 1.0."""
-    if type(arg) is np.bool_:
-        return float(arg)
-    return arg
+    return float(arg) if type(arg) is np.bool_ else arg
 
 
 def with_numbers(builder: GraphBuilder, operation: Operation) -> Any:
