@@ -21,9 +21,9 @@ is a stream). `accumulators.py` and `triton_reductions.py` write
 reductions, and `tilings.py` has the tiles of a Triton kernel. `streamed.py` (with
 `stream_tiles.py`) and `streamed_triton.py` write the kernels of attention; for Triton,
 `stream_trees.py` says how values are computed, `stream_walks.py` which blocks each program has,
-`stream_plan.py` decides what the kernel looks like, `stream_block.py` writes what happens with one
-block of columns, `streamed_ops.py` spells its operations, and `stream_look.py` looks for values
-that are not finite.
+`stream_swizzles.py` which tiles may not be together, `stream_plan.py` decides what the kernel looks
+like, `stream_block.py` writes what happens with one block of columns, `streamed_ops.py` spells its
+operations, and `stream_look.py` looks for values that are not finite.
 Building and starting what is written here: `course_lib.runtime`.
 In PyTorch: `torch/_inductor/codegen/` (`cpp.py`, `triton.py`, `wrapper.py`, `common.py`).
 """

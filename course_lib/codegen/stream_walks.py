@@ -20,6 +20,7 @@ import numpy as np
 import sympy
 import torch
 
+from course_lib.codegen.stream_swizzles import LEAST_SIDE, with_one_swizzle
 from course_lib.codegen.stream_trees import Masks
 from course_lib.codegen.tilings import Choice, Tiling, divided_up
 from course_lib.lowering.indexing import power_of_two
@@ -28,8 +29,6 @@ from course_lib.scheduling.blocks import Knowledge, Shown, shown_blocks
 from course_lib.scheduling.expressions import Expr
 from course_lib.scheduling.stream_nodes import HALVES, Factor, Stream
 
-# `tl.dot` takes no smaller side
-LEAST_SIDE = 16
 # Numbers of scores, weights and totals that a thread has in its registers
 MOST_NUMBERS = 160
 # The same for gradients, whose weights are rounded to halves at once
@@ -213,6 +212,7 @@ def choose_stream_tiling(
 ) -> StreamTiling:
     """The tile for a stream's sizes, and what each block of rows needs."""
     tile = fitting(choose_tile(stream, in_halves), stream, in_halves, memory_of(device))
+    tile = with_one_swizzle(tile, stream, in_halves)
     matrices = math.prod(loop.size for loop in stream.batch)
     shown = shown_blocks(stream, tile.meta["ROWS"], tile.meta["COLUMNS"])
     walks = tuple(walks_of(stream, masks, tile, shown))

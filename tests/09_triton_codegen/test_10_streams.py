@@ -266,6 +266,38 @@ def test_several_totals_take_narrower_blocks_and_keep_their_rows():
     assert (two.tiling.tile.meta["ROWS"], two.tiling.tile.meta["COLUMNS"]) == (64, 32)
 
 
+@pytest.mark.parametrize(
+    "sizes, dtype, rows",
+    [
+        ((32, 32), torch.float16, 64),
+        ((64, 64), torch.bfloat16, 64),
+        ((40, 128), torch.float16, 64),
+        ((32, 16), torch.float16, 32),
+        ((16, 64), torch.bfloat16, 32),
+        ((32, 40), torch.float16, 32),
+        ((32, 32), torch.float32, 128),
+        ((16, 16), torch.float32, 32),
+    ],
+)
+def test_operands_with_several_swizzles_get_fewer_rows(sizes, dtype, rows):
+    """`ptxas` of CUDA 12.8 gives them wrong descriptors, where `wgmma` multiplies them."""
+    depth, width = sizes
+    q, k, _ = heads(depth=depth, dtype=dtype)
+    source = source_of(plain, q, k, torch.randn(2, 2, 256, width, dtype=dtype))
+    assert source.tiling.tile.meta["ROWS"] == rows
+
+
+@pytest.mark.parametrize("turn", [lambda x: x.mT, lambda x: x[..., ::2]], ids=["turned", "far"])
+def test_a_layout_may_be_another_swizzle(turn):
+    def attention(q, k, v):
+        return plain(turn(q), k, v)
+
+    _, k, v = heads()
+    whole = torch.randn(2, 2, 256, 64, dtype=torch.float16)
+    q = whole[..., :32].mT.contiguous() if turn(whole).shape != k.shape else whole
+    assert source_of(attention, q, k, v).tiling.tile.meta["ROWS"] == 32
+
+
 @pytest.mark.gpu
 @pytest.mark.parametrize("seed", range(12))
 def test_random_programs_on_a_gpu(seed):

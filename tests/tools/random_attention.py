@@ -401,7 +401,8 @@ def place_of(codegen: str) -> contextlib.AbstractContextManager[Any]:
 
 def check(seed: int, codegen: str = "auto", device: str = "cpu") -> Outcome:
     """Compile and run one program."""
-    program = Writer(seed).write()
+    with torch.device("cpu"):  # wherever a test makes its tensors
+        program = Writer(seed).write()
     with torch.device(device):  # positions are made there, too
         return check_program(
             program, codegen, [each.to(device) for each in program.inputs.values()]
