@@ -57,13 +57,21 @@ def change(it: Machine, value: Any, name: str, *new: Any, default: bool = False)
             return
         world.fill(known, name)
 
-    if not default:
+    # A `__setattr__` of the class's own comes first; it may reach the descriptor, or not.
+    if not default and not has_own_way(value, bool(new)):
         method = "__set__" if new else "__delete__"
         own_method = own_descriptor(it, value, name, method)
         if own_method:
             it.call(own_method, value, *new)
             return
     it.native(changer(bool(new), default), value, name, *new)
+
+
+def has_own_way(value: Any, sets: bool) -> bool:
+    """Has the class of `value` a `__setattr__` (or `__delattr__`) of its own?"""
+    method = "__setattr__" if sets else "__delattr__"
+    usual = (getattr(object, method), getattr(torch.nn.Module, method))
+    return getattr(type(value), method) not in usual
 
 
 def changer(sets: bool, default: bool) -> Any:

@@ -13,6 +13,7 @@ In PyTorch: `torch/_dynamo/trace_rules.py` (`is_callable_allowed`, `is_callable_
 from __future__ import annotations
 
 import sys
+import types
 from typing import TYPE_CHECKING, Any
 
 from course_lib import frames
@@ -44,9 +45,10 @@ def is_allowed(it: Machine, function: Any) -> bool:
 
 def is_disallowed(it: Machine, function: Any) -> bool:
     """Marked with `disallow_in_graph`, and by a user? (torch marks `graph_break` itself.)"""
+    if not is_in_set_of_torch(function, "_disallowed_callable_ids"):
+        return False
     module = getattr(function, "__module__", None) or ""
-    is_mark_of_torch = module.startswith("torch._dynamo.")
-    return not is_mark_of_torch and is_in_set_of_torch(function, "_disallowed_callable_ids")
+    return not module.startswith("torch._dynamo.")
 
 
 def refuse_disallowed(it: Machine, function: Any, args: list[Any], kwargs: dict[str, Any]) -> Any:
@@ -55,6 +57,9 @@ def refuse_disallowed(it: Machine, function: Any, args: list[Any], kwargs: dict[
 
 def is_assumed_constant(it: Machine, function: Any) -> bool:
     """Marked with `assume_constant_result`?"""
+    # An object of the user's may have a `__getattr__`, which nobody may call here
+    if not isinstance(function, (types.FunctionType, types.MethodType)):
+        return False
     return getattr(function, "_dynamo_marked_constant", False) is True
 
 
