@@ -54,11 +54,14 @@ def listen(
     if is_usual or not is_operation(function):
         return
 
+    # Zeros need sizes: what only the data says is not known here.
+    if symbols_of_data((args, kwargs, result)):
+        return
     if looks_at_data(name) and not takes_zeros(name, tensors):
         return
 
     results = [leaf for leaf in tree_leaves(result) if isinstance(leaf, torch.Tensor)]
-    if not all(map(is_plain, [*tensors, *results])) or symbols_of_data((args, kwargs, result)):
+    if not all(map(is_plain, [*tensors, *results])):
         return
     if sum(map(elements, tensors)) <= LARGE:
         rehearse(function, args, kwargs)
