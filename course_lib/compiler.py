@@ -28,7 +28,7 @@ from course_lib import backends, config, events, racing
 from course_lib.apart import apart_from_hooks
 from course_lib.callables import compiled_function, compiled_module
 from course_lib.capture import CaptureResult, History, Unsupported, global_state
-from course_lib.capture.user import NO_UNBACKED
+from course_lib.capture.user import NO_DESCRIPTION
 from course_lib.frames import AS_IT_IS, SKIP, Answer, Frame, Watcher, call, number
 from course_lib.frames.resume import NEVER_CAPTURED
 from course_lib.giving_up import HINT, AtLimit, has_work
@@ -434,7 +434,7 @@ def refuse_described(argument: str, shapes: Any) -> None:
     """Raise ValueError where sizes are described by parameter, as torch's `dynamic_shapes` (in
     2.13: `shapes_spec`) does it."""
     if shapes is not None:
-        raise ValueError(f"{argument} is not supported: {NO_UNBACKED}")
+        raise ValueError(f"{argument} is not supported: {NO_DESCRIPTION}")
 
 
 @contextlib.contextmanager

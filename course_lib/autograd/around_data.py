@@ -28,6 +28,7 @@ from course_lib.autograd.partition import part
 from course_lib.autograd.runtime import Program, fall_back, restoring
 from course_lib.capture.facts import is_fact
 from course_lib.capture.graph import STATE
+from course_lib.capture.of_data import symbols_of_data
 from course_lib.capture.shapes import History, Shapes
 from course_lib.capture.sources import Source
 from course_lib.capture.symbolic_numbers import SYMBOLIC
@@ -39,9 +40,13 @@ ValueOfNode = dict[fx.Node, Any]
 
 
 def has_sizes_of_data(gm: fx.GraphModule) -> bool:
-    """Is there a node whose result has a size that only the data says?"""
-    nodes = [node for node in gm.graph.nodes if node.op.startswith("call_")]
-    return any(node.meta.get("of_data") for node in nodes)
+    """Is there a node whose result has a size that only the data says, or an input with a size that
+    nobody looks at (`mark_unbacked`)?"""
+    inputs = gm.graph.find_nodes(op="placeholder")
+    if any(symbols_of_data(node.meta.get("val")) for node in inputs):
+        return True
+    operations = [node for node in gm.graph.nodes if node.op.startswith("call_")]
+    return any(node.meta.get("of_data") for node in operations)
 
 
 def around_data(
@@ -266,7 +271,7 @@ class Piece:
 
     def history(self, args: Sequence[Any]) -> History:
         """Sizes that are symbols in the whole graph are symbols here; the others are numbers."""
-        history = History()
+        history = History(looks_at_all=True)
         for n, (node, arg) in enumerate(zip(self.inputs, args, strict=True)):
             value = node.meta["val"]
             # To a history a number is a shape with one size

@@ -63,7 +63,12 @@ def facts(shapes: Shapes) -> list[sympy.Basic]:
             other: Any = shapes.env.replacements[symbol]
             found[sympy.Eq(symbol, other, evaluate=False)] = None
     return [
-        expr for expr in found if expr.free_symbols and expr.free_symbols <= shapes.found.keys()
+        expr
+        for expr in found
+        if expr.free_symbols
+        and expr.free_symbols <= shapes.found.keys()
+        # Of inputs alone: a guard
+        and not shapes.is_of_inputs(expr)
     ]
 
 

@@ -163,6 +163,11 @@ def asks_data(shapes: Shapes, error: Any) -> Unsupported:
     verb = "needs in Python the value of"
     if error.cond.is_Relational:
         verb = "asks whether"
+    if shapes.is_of_inputs(error.cond):
+        return Unsupported(
+            f"{verb} {question}, which nobody may ask of a size that is marked by mark_unbacked",
+            "state what always holds by torch._check, choose by torch.where or torch.cond, or take mark_dynamic",
+        )
     return Unsupported(
         f"{verb} {question}, which only the data says",
         "state what always holds by torch._check, or choose by torch.where or torch.cond",

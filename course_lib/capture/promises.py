@@ -6,15 +6,18 @@ Out: which of its dimensions shall be symbols, and in which range; and the error
 
 A dimension that `mark_dynamic` names is *promised*: the program must be right for each of its
 sizes, or it is an error. One that `maybe_mark_dynamic` names is *wished*: a program that makes a
-constant of it is compiled for that constant.
+constant of it is compiled for that constant. One that `mark_unbacked` names is *unknown*: no
+question about it has an answer, so one graph serves all its sizes, also 0 and 1.
 In PyTorch: `torch/_dynamo/decorators.py` (`mark_dynamic`), `torch/_dynamo/variables/builder.py`
 (`_automatic_dynamic`).
 """
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
+import sympy
 import torch
-from torch.fx.experimental.symbolic_shapes import ConstraintViolationError
+from torch._subclasses.fake_tensor import FakeTensorMode
+from torch.fx.experimental.symbolic_shapes import ConstraintViolationError, ShapeEnv
 
 from course_lib.capture.sources import Location
 
@@ -28,6 +31,8 @@ class Marks(NamedTuple):
     wished: set[int]
     # by `mark_static`
     static: set[int]
+    # by `mark_unbacked`
+    unknown: set[int]
 
 
 def marks(tensor: torch.Tensor) -> Marks:
@@ -37,11 +42,45 @@ def marks(tensor: torch.Tensor) -> Marks:
         return {d for name in names for d in getattr(tensor, name, ())}
 
     promised = dimensions("_course_dynamic", "_dynamo_dynamic_indices")
-    # torch's own mark for sizes that are unknown: here the next best
-    unbacked = "_dynamo_unbacked_indices"
-    wished = dimensions("_course_maybe_dynamic", "_dynamo_weak_dynamic_indices", unbacked)
+    wished = dimensions("_course_maybe_dynamic", "_dynamo_weak_dynamic_indices")
     static = dimensions("_course_static", "_dynamo_static_indices")
-    return Marks(promised, wished, static)
+    unknown = dimensions("_course_unbacked", "_dynamo_unbacked_indices")
+    if unknown and not may_be_unknown(tensor):
+        # The next best
+        wished, unknown = wished | unknown, set()
+    return Marks(promised, wished, static, unknown)
+
+
+def may_be_unknown(tensor: torch.Tensor) -> bool:
+    """Is its layout known without its sizes, and is it no result that autograd has recorded?"""
+    is_whole = tensor.is_contiguous() and tensor.storage_offset() == 0
+    is_recorded = tensor.requires_grad and not tensor.is_leaf
+    return is_whole and not is_recorded and not tensor.is_inference()
+
+
+def with_unknown_sizes(
+    fake: torch.Tensor, unknown: set[int], env: ShapeEnv, mode: FakeTensorMode
+) -> tuple[torch.Tensor, set[sympy.Symbol]]:
+    """A fake like this one, whose sizes in these dimensions are symbols of which no value is known;
+    and these symbols. It is contiguous, as the real one is (`may_be_unknown`)."""
+    sizes: list[Any] = list(fake.shape)
+    for dim in unknown:
+        sizes[dim] = env.create_unbacked_symint()
+        env._constrain_range_for_size(sizes[dim].node.expr)
+
+    with mode:
+        made = torch.empty(sizes, dtype=fake.dtype, device=fake.device)
+    return made.requires_grad_(fake.requires_grad), {sizes[dim].node.expr for dim in unknown}
+
+
+def relied_on(env: ShapeEnv, unknown: set[sympy.Symbol]) -> list[sympy.Basic]:
+    """What operations, and `torch._check`, rely on about sizes without a value."""
+    stated = [each.expr for asserts in env.deferred_runtime_asserts.values() for each in asserts]
+    equal = [
+        sympy.Eq(symbol, env.replacements[symbol], evaluate=False)
+        for symbol in unknown & env.replacements.keys()
+    ]
+    return [*stated, *equal]
 
 
 class Range(NamedTuple):

@@ -32,6 +32,8 @@ from course_lib.capture.promises import (
     marks,
     narrowed_promise,
     ranges_of,
+    relied_on,
+    with_unknown_sizes,
 )
 from course_lib.capture.relations import holds_anyway, text_of_relation, without_limits
 from course_lib.capture.sources import Location, Source, Unsupported
@@ -62,6 +64,8 @@ class History:
 
     # True: all sizes are symbolic; False: none is; None: those that have changed
     dynamic: bool | None = None
+    # Are all sizes looked at, also those that are marked by `mark_unbacked`?
+    looks_at_all: bool = False
     # Source → the sizes that the last capture met there (or the one number)
     sizes: dict[str, tuple[float, ...]] = field(default_factory=dict)
     # (source, dimension) where captures have met different sizes
@@ -126,6 +130,8 @@ class Shapes:
         # Symbols whose range was promised, and the guards that say it
         self.ranged: dict[sympy.Symbol, Range] = {}
         self.promised: set[sympy.Basic] = set()
+        # Sizes of inputs of which no value is known (`mark_unbacked`)
+        self.unknown: set[sympy.Symbol] = set()
         # Numbers that are never infinite or NaN
         self.finite: set[sympy.Symbol] = set()
         # For each of the environment's guards the user's line that asked
@@ -140,12 +146,14 @@ class Shapes:
     def _fake(self, tensor: torch.Tensor, source: Source) -> torch.Tensor:
         sizes = tuple(tensor.shape)
         self.history.meet(source, sizes)
-        promised, wished, static = marks(tensor)
+        promised, wished, static, unknown = marks(tensor)
+        if self.history.dynamic is False or self.history.looks_at_all:
+            unknown = set()
         marked = promised | wished
         kinds = []
         for d, size in enumerate(sizes):
             kind = DimDynamic.STATIC
-            is_static = d in static and d not in marked
+            is_static = d in unknown or (d in static and d not in marked)
             if not is_static and self.history.is_symbolic(source, d, size, marked):
                 kind = DimDynamic.DYNAMIC
             kinds.append(kind)
@@ -153,13 +161,17 @@ class Shapes:
         ranges = ranges_of(tensor)
         for dim, limits in ranges.items():
             keep_in_range(f"{source.shown}.shape[{dim}]", sizes[dim], limits)
-        if DimDynamic.DYNAMIC not in kinds or isinstance(tensor, torch.nn.Parameter):
+        is_constant = DimDynamic.DYNAMIC not in kinds and not unknown
+        if is_constant or isinstance(tensor, torch.nn.Parameter):
             return self.mode.from_tensor(tensor, static_shapes=True)
 
         context = StatelessSymbolicContext(kinds)
         fake = self.mode.from_tensor(
             tensor, source=self.place(source.expr), symbolic_context=context
         )
+        if unknown:
+            fake, symbols = with_unknown_sizes(fake, unknown, self.env, self.mode)
+            self.unknown |= symbols
         self._note_sizes(fake, source, promised, ranges)
         return fake
 
@@ -393,7 +405,14 @@ class Shapes:
                 if expr not in self.promised:
                     self._keep_promise(question, at)
                 line_of_test.setdefault(self._test(question), at)
+        of_unknown = filter(self.is_of_inputs, relied_on(self.env, self.unknown))
+        line_of_test |= dict.fromkeys(map(self._test, of_unknown))
         return line_of_test
+
+    def is_of_inputs(self, expr: sympy.Basic) -> bool:
+        """Is there a size that nobody looks at in it, and no other number without a value?"""
+        of_data = set(filter(is_symbol_of_data, expr.free_symbols))
+        return bool(of_data) and of_data <= self.unknown and self._is_known(expr)
 
     def _ranges(self) -> dict[sympy.Symbol, ValueRanges[Any]]:
         """What each symbol may be by the tests that are there anyway: a size is at least 2.
@@ -448,6 +467,11 @@ class Shapes:
 
     def stride_tests(self, fake: torch.Tensor) -> list[Test]:
         """The layout of a tensor with symbolic sizes, stride by stride."""
+        symbols = [size.node.expr for size in fake.shape if type(size) is torch.SymInt]
+        if not self.unknown.isdisjoint(symbols):
+            # One that is empty, or has a size of 1, may have other strides
+            return [Holds("{}.is_contiguous()")]
+
         tests: list[Test] = []
         for dim, stride in enumerate(fake.stride()):
             if type(stride) is int:

@@ -111,24 +111,29 @@ def maybe_mark_dynamic(tensor: torch.Tensor, dim: int | tuple[int, ...] | list[i
     mark(tensor, "_course_maybe_dynamic", dim)
 
 
-def mark_unbacked(
-    tensor: torch.Tensor, dim: int | tuple[int, ...] | list[int], **settings: Any
-) -> None:
-    """Raise ValueError: no size is unknown while `course_lib` compiles.
+def mark_unbacked(tensor: torch.Tensor, dim: int | tuple[int, ...] | list[int]) -> None:
+    """Let nobody look at the number of these dimensions of `tensor`: one graph serves all sizes, 0
+    and 1 among them.
 
-    In torch such a size is never asked about, so one graph serves 0 and 1 as well, and a branch on
-    it ends the graph. A tensor that carries torch's own mark is taken as one with
-    `maybe_mark_dynamic`.
-    In PyTorch: `torch/_dynamo/decorators.py`, `mark_unbacked`.
+    "Is it 1?" is taken as "no", without a guard. Any other question about such a size ends the
+    graph (under `fullgraph=True` it is an error), unless `torch._check` has answered it. What it
+    states, and what operations rely on (both operands of `+` have one length), is a guard.
+    Kernels are made when the graph is called, for all sizes from 2 on; 0 and 1 have kernels of
+    their own behind the same graph.
+    A tensor that is not contiguous, starts within another, or is a result with a gradient is taken
+    as with `maybe_mark_dynamic`. `dynamic=False` is stronger than the mark.
+    Raises IndexError for a dimension that the tensor does not have.
+    In PyTorch: `torch/_dynamo/decorators.py`, `mark_unbacked` (which has limits, hints and names
+    for sizes, too).
     """
-    raise ValueError(f"mark_unbacked is not supported: {NO_UNBACKED}")
+    mark(tensor, "_course_unbacked", dim)
 
 
-NO_UNBACKED = (
-    "course_lib knows each size while it compiles, so 0 and 1 have graphs of their own, and a question about a size is a guard. "
-    "Use cl.mark_dynamic(tensor, dim), or dynamic=True"
+NO_DESCRIPTION = (
+    "of the sizes of parameters course_lib takes no description. "
+    "Use cl.mark_dynamic(tensor, dim) or cl.mark_unbacked(tensor, dim), or dynamic=True"
 )
-"""What to do instead of a size that nobody may ask about."""
+"""What to do instead of describing sizes by parameter."""
 
 
 def mark(tensor: torch.Tensor, name: str, dim: int | tuple[int, ...] | list[int]) -> None:

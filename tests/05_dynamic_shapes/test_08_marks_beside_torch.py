@@ -8,7 +8,6 @@ from typing import Any
 
 import pytest
 import torch
-from torch._dynamo.decorators import mark_unbacked
 
 import course_lib as cl
 from course_lib.frames import installed
@@ -191,24 +190,9 @@ def test_what_the_back_half_asks_does_not_break_a_promise():
     assert torch.allclose(cl.compile(lambda x: x.softmax(-1))(x), x.softmax(-1))
 
 
-# ---- sizes that nobody may ask about --------------------------------------------------------------------------------
-
-
-def test_an_unbacked_size_is_refused_with_one_sentence():
-    with pytest.raises(
-        ValueError, match=r"mark_unbacked is not supported: .* Use cl\.mark_dynamic"
-    ):
-        cl.mark_unbacked(torch.ones(4), 0, strict=True)
-
-
 @pytest.mark.parametrize("argument", ["dynamic_shapes", "shapes_spec"])
 def test_sizes_described_by_parameter_are_refused_with_one_sentence(argument):
     with pytest.raises(ValueError, match=rf"{argument} is not supported: .* Use cl\.mark_dynamic"):
         cl.compile(plus, **{argument: DESCRIBED})
     with pytest.raises(ValueError, match=rf"{argument} is not supported"):
         cl.compile(**{argument: DESCRIBED})(plus)
-
-
-def test_torchs_mark_for_an_unbacked_size_makes_it_a_symbol_at_once():
-    case = Case(above_two, "unbacked", one(4, 5, 2, 1))
-    assert answer(cl.compile, {"unbacked": mark_unbacked}, case.f, case) == ["1", "1", "2", "3"]
