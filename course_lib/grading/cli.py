@@ -16,7 +16,7 @@ from collections.abc import Sequence
 
 from course_lib import __version__
 
-from .commands import Commands, author, learner, teacher, tools
+from .commands import Commands, author, learner, learner_copies, teacher, tools
 from .mistakes import sentence
 from .terminal import fold_long_lines, show_every_sign
 
@@ -74,7 +74,7 @@ def parser() -> argparse.ArgumentParser:
     top.add_argument("-V", "--version", action="version", version=f"course_lib {__version__}")
 
     commands = Commands(top.add_subparsers(dest="command", required=True, metavar="command"))
-    for group in (tools, learner, teacher, author):
+    for group in (tools, learner, learner_copies, teacher, author):
         group.add(commands)
     return top
 

@@ -1,9 +1,10 @@
 """The commands of `course`, a file a group: whose work they are.
 
-    learner.py     start, check, progress, certificate, feedback, update, undo, join, assemble
-    teacher.py     grade, gradebook, tries, certify, collect, repair, example
-    author.py      exercises, slides, translate
-    tools.py       doctor, demo, bench, coverage, report, gallery
+    learner.py         check, progress, certificate, feedback
+    learner_copies.py  start, update, undo, join, assemble
+    teacher.py         grade, gradebook, tries, certify, collect, repair, example
+    author.py          exercises, slides, translate
+    tools.py           doctor, demo, bench, coverage, report, gallery
 
 In:  the parsed arguments of one command. Out: text on the terminal, and an exit status.
 Each file has an `add` that puts its commands into the parser of `cli`. A command imports what it
