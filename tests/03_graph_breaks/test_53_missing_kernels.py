@@ -106,6 +106,7 @@ NUMBERS: dict[str, tuple[Callable[..., Any], torch.Tensor]] = {
     "like a float": (lambda x: torch.full_like(x, 2j), torch.ones(2)),
     "bits of floats": (lambda x: x & x, torch.ones(2)),
     "bits of two floats": (lambda x: torch.bitwise_xor(x, x), torch.ones(2)),
+    "no dimensions of logsumexp": (lambda x: x.logsumexp(()), torch.ones(2, 3)),
     "a slope of leaky_relu_": (
         lambda x: F.leaky_relu_(x.requires_grad_() * 2, -1.0).sum().backward(),
         torch.ones(2),

@@ -42,8 +42,9 @@ KINDS = {bool: BOOL, int: INTEGER, float: FLOAT, complex: COMPLEX}
 LARGE = 10**6
 """Elements: with more, an operation is too slow to be run only to see if it is refused."""
 
-WITH_RULES_FOR_NUMBERS = {"celu", "smooth_l1_loss"}
-"""Functions that refuse some numbers (`alpha=0`), where what they are made of does not."""
+WITH_RULES_FOR_NUMBERS = {"celu", "smooth_l1_loss", "logsumexp"}
+"""Functions that refuse some numbers (`alpha=0`), or no dimensions (`logsumexp(())`), where what
+they are made of does not."""
 WITH_A_SLOPE = {"leaky_relu_", "elu_", "celu_", "rrelu_"}
 """Activations in place, whose slope on the left may be negative."""
 MAXIMA = {"max", "min", "median", "nanmedian", "mode"}
