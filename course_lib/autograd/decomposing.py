@@ -16,7 +16,7 @@ from torch._subclasses.functional_tensor import FunctionalTensor, disable_functi
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
-from course_lib.autograd.signature import is_strided, memory, overlaps_itself, restride
+from course_lib.autograd.signature import is_strided, memory, overlaps_itself, restride, shows_twice
 
 aten = torch.ops.aten
 RAISING = (aten._linalg_check_errors.default, aten._assert_async.default, aten._assert_async.msg)
@@ -41,8 +41,9 @@ class Decomposing(TorchDispatchMode):
         # Memory in which a view has several elements at one place, or leaves gaps (`expand`,
         # `unfold`)
         self.shown: set[int] = set()
-        # Memory → the tensors that lie in it, of which that was not asked yet
-        self.views: dict[int, list[torch.Tensor]] = {}
+        # Memory → sizes and strides of the tensors that lie in it, of which that was not asked yet
+        # (not the tensors: torch detaches a new one that somebody holds)
+        self.layouts: dict[int, list[tuple[Any, Any]]] = {}
         # Memory that was made in backward; None before backward begins
         self.born: set[int] | None = None
 
@@ -83,8 +84,8 @@ class Decomposing(TorchDispatchMode):
         """Does some view show an element of this memory twice?
 
         Asked when it is written to: of symbolic sizes the answer may be a guard."""
-        views = self.views.pop(written, ())
-        if any(overlaps_itself(view) for view in views):
+        layouts = self.layouts.pop(written, ())
+        if any(shows_twice(shape, strides) for shape, strides in layouts):
             self.shown.add(written)
         return written in self.shown
 
@@ -107,8 +108,8 @@ class Decomposing(TorchDispatchMode):
             return args[0].copy_(result)
 
     def note(self, op: Any, result: Any) -> None:
-        """Remember the memory of a result, if it was made in backward (`born`), and who sees it
-        (`views`, `shown`)."""
+        """Remember the memory of a result, if it was made in backward (`born`), and how the result
+        lies in it (`layouts`, `shown`)."""
         if self.born is not None:
             self.born |= {memory(x) for x in tree_leaves(result) if is_strided(x)}
         if not is_strided(result):
@@ -116,7 +117,8 @@ class Decomposing(TorchDispatchMode):
         if op is aten.unfold.default:
             self.shown.add(memory(result))
         else:
-            self.views.setdefault(memory(result), []).append(result)
+            layout = (result.shape, result.stride())
+            self.layouts.setdefault(memory(result), []).append(layout)
 
 
 def written_by(op: Any, args: Any) -> list[torch.Tensor]:

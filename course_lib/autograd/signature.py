@@ -447,11 +447,18 @@ def memory(value: Any) -> int:
 def overlaps_itself(tensor: torch.Tensor) -> bool:
     """True if two elements of a tensor lie in one place of memory.
 
+    For symbolic sizes the answer may be a guard."""
+    return shows_twice(tensor.shape, tensor.stride())
+
+
+def shows_twice(shape: Sequence[Any], strides: Sequence[Any]) -> bool:
+    """True if a view with these sizes and strides shows an element of its memory twice.
+
     From the smallest stride to the largest, each must be larger than all that the dimensions before
     it reach. Symbolic sizes are put in order by a guess, which the comparisons confirm."""
     dims = [
         (stride, size)
-        for stride, size in zip(tensor.stride(), tensor.shape, strict=True)
+        for stride, size in zip(strides, shape, strict=True)
         if isinstance(size, torch.SymInt) or size > 1
     ]
     dims.sort(key=sizes.hint)
