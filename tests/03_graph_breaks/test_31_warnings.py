@@ -436,5 +436,5 @@ def test_hasattr_of_a_tensor_reads_what_raises_in_eager(name):
 def outcome_of(function, x):
     try:
         return str(function(x))
-    except RuntimeError as error:
-        return str(error)
+    except (RuntimeError, TypeError) as error:  # TypeError since torch 2.15
+        return f"{type(error).__name__}: {error}"
