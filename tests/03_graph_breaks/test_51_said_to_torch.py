@@ -1,5 +1,7 @@
 """What packages say to torch's compiler about their functions: allowed, not allowed, constant."""
 
+import contextlib
+
 import pytest
 import torch
 
@@ -13,6 +15,20 @@ def written_while_it_runs(x):
     namespace = {"torch": torch}
     exec("def triple(x): return torch.sin(x) * 3", namespace)
     return namespace["triple"](x)
+
+
+@contextlib.contextmanager
+def not_allowed(function):
+    """Mark a function, and take the mark back.
+
+    torch keeps the mark of `disallow_in_graph` by the function's address, and keeps it when the
+    function is gone: the next function at that address would have the mark, too.
+    """
+    torch._dynamo.disallow_in_graph(function)
+    try:
+        yield
+    finally:
+        torch._dynamo.allow_in_graph(function)
 
 
 def graphs_of(f, *args):
@@ -63,16 +79,15 @@ def test_a_mark_that_is_taken_back_counts_no_more():
     def own(x):
         return x * 3
 
-    torch.compiler.allow_in_graph(own)
-    torch._dynamo.disallow_in_graph(own)
-
     def f(x):
         return own(x + 1) * 2
 
     x = torch.ones(3)
-    assert torch.equal(cl.compile(f)(x), f(x))
-    with pytest.raises(cl.Unsupported, match=r"own, which torch does not allow in a graph"):
-        cl.compile(f, fullgraph=True)(x)
+    torch.compiler.allow_in_graph(own)
+    with not_allowed(own):
+        assert torch.equal(cl.compile(f)(x), f(x))
+        with pytest.raises(cl.Unsupported, match=r"own, which torch does not allow in a graph"):
+            cl.compile(f, fullgraph=True)(x)
 
 
 def test_an_operation_that_torch_may_not_have_in_a_graph():
@@ -80,12 +95,9 @@ def test_an_operation_that_torch_may_not_have_in_a_graph():
         return torch.sub(x + 1, 2) * 2
 
     x = torch.randn(3)
-    torch._dynamo.disallow_in_graph(torch.sub)
-    try:
+    with not_allowed(torch.sub):
         assert torch.equal(cl.compile(f)(x), f(x))
         assert graphs_of(f, x) == 2
-    finally:
-        torch._dynamo.allow_in_graph(torch.sub)
     assert graphs_of(f, x) == 1
 
 

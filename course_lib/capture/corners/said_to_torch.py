@@ -6,6 +6,9 @@ Out: the same call as torch.compile makes of it: one node, a constant, or the en
 
 torch keeps these marks in sets of `id()`s and in attributes. They are only read here, and only if
 torch's compiler has been imported: without it nobody can have set one.
+
+The mark of `disallow_in_graph` outlives its function: a later function at the same address has it,
+too. In torch.compile it is the same. Such a call ends the graph, and its value stays right.
 In PyTorch: `torch/_dynamo/trace_rules.py` (`is_callable_allowed`, `is_callable_disallowed`),
 `variables/functions.py` (`invoke_and_store_as_constant`).
 """
