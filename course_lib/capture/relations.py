@@ -1,10 +1,13 @@
-"""Questions about sizes in the form that a reader expects: `x.shape[0] != 2`, not `((-1) + x.shape[0]) != 1`.
+"""Questions about sizes in the form that a reader expects: `x.shape[0] != 2`, not
+`((-1) + x.shape[0]) != 1`.
 
 In:  a relation as torch's `ShapeEnv` noted it, a sympy formula over symbols of whole numbers.
-Out: a relation that holds for the same numbers, with terms that are added on both sides and the plain number on the right.
+Out: a relation that holds for the same numbers, with terms that are added on both sides and the
+     plain number on the right.
 
 What is checked and what is printed are both made of this form, so they cannot disagree.
-In PyTorch: `torch/fx/experimental/symbolic_shapes.py` (`ShapeEnv.produce_guards_verbose`) prints the relations as they are.
+In PyTorch: `torch/fx/experimental/symbolic_shapes.py` (`ShapeEnv.produce_guards_verbose`) prints
+the relations as they are.
 """
 
 from collections.abc import Sequence
@@ -43,14 +46,18 @@ class Sides:
 
     @property
     def relation(self) -> sympy.Basic:
-        """The relation for sympy, with its sides where they are: sympy alone would turn it round again."""
+        """The relation for sympy, with its sides where they are: sympy alone would turn it round
+        again."""
         return self.sign(self.left, self.right, evaluate=False)
 
 
 def tidied(question: sympy.Basic, order: Sequence[sympy.Symbol]) -> sympy.Basic:
-    """The same question in the form that a reader expects. What is no relation of whole numbers stays as it is.
+    """The same question in the form that a reader expects.
 
-    order: the symbols in the order of the program's arguments. The one that comes first stands on the left."""
+    What is no relation of whole numbers stays as it is.
+
+    order: the symbols in the order of the program's arguments. The one that comes first stands on
+    the left."""
     sign = type(question)
     if sign not in MIRRORED or not of_whole_numbers(question):
         return question
@@ -77,9 +84,12 @@ def tidied(question: sympy.Basic, order: Sequence[sympy.Symbol]) -> sympy.Basic:
 
 
 def text_of_relation(question: sympy.Basic, names: dict[sympy.Symbol, sympy.Symbol]) -> str | None:
-    """A question about whole numbers as Python source, in the form that a reader expects. None: it is another kind of question.
+    """A question about whole numbers as Python source, in the form that a reader expects.
 
-    names: each symbol → one whose name is Python for it; in the order of the program's arguments."""
+    None: it is another kind of question.
+
+    names: each symbol → one whose name is Python for it; in the order of the program's
+    arguments."""
     if type(question) not in SIGNS or not of_whole_numbers(question):
         return None
     form = tidied(question, list(names))
@@ -88,9 +98,12 @@ def text_of_relation(question: sympy.Basic, names: dict[sympy.Symbol, sympy.Symb
 
 
 def holds_anyway(question: sympy.Basic, ranges: dict[sympy.Symbol, Any]) -> bool:
-    """Does this hold for all numbers in these ranges (a `ValueRanges` for each symbol)? False: not as far as bounds tell.
+    """Does this hold for all numbers in these ranges (a `ValueRanges` for each symbol)?
 
-    It takes the form that `tidied` gives, since bounds of `n - n//2` say nothing, and those of `(n + 1)//2` do."""
+    False: not as far as bounds tell.
+
+    It takes the form that `tidied` gives, since bounds of `n - n//2` say nothing, and those of
+    `(n + 1)//2` do."""
     if type(question) not in SIGNS or not of_whole_numbers(question):
         return False
     form = tidied(question, list(ranges))
@@ -131,14 +144,17 @@ def of_whole_numbers(question: sympy.Basic) -> bool:
 
 
 def with_halves(formula: sympy.Expr) -> sympy.Expr:
-    """`n - n//2`, which sizes of halves are full of, as `(n + 1)//2`: the latter is seen to be 1 at least."""
+    """`n - n//2`, which sizes of halves are full of, as `(n + 1)//2`: the latter is seen to be 1 at
+    least."""
     return formula.replace(
         lambda part: part.is_Add and part.has(FloorDiv), lambda part: sum_of(terms_of(part))
     )
 
 
 def terms_of(formula: sympy.Expr) -> dict[sympy.Expr, sympy.Integer]:
-    """What is added up: term → how often (1 → the plain number). Halves are written as `with_halves` says."""
+    """What is added up: term → how often (1 → the plain number).
+
+    Halves are written as `with_halves` says."""
     terms = dict(formula.as_coefficients_dict())
     for term, times in list(terms.items()):
         is_half = isinstance(term, FloorDiv) and term.args[1] == 2
@@ -155,7 +171,9 @@ def sum_of(terms: dict[sympy.Expr, sympy.Integer]) -> sympy.Expr:
 
 
 def divided(sides: Sides) -> Sides | None:
-    """`2*n <= 9` as `n <= 4`: divided by what all terms on the left have in common. None: it holds for no number, or for all."""
+    """`2*n <= 9` as `n <= 4`: divided by what all terms on the left have in common.
+
+    None: it holds for no number, or for all."""
     terms = terms_of(sides.left)
     factors = list(terms.values())
     if len(factors) > 1:
@@ -178,7 +196,8 @@ def divided(sides: Sides) -> Sides | None:
 
 
 def apart(sides: Sides, order: Sequence[sympy.Symbol]) -> Sides:
-    """What is taken away is added on the other side, and the symbol that comes first stands on the left."""
+    """What is taken away is added on the other side, and the symbol that comes first stands on the
+    left."""
     terms = terms_of(sides.left)
     added = sum_of({term: times for term, times in terms.items() if times > 0})
     taken = sum_of({term: -times for term, times in terms.items() if times < 0})

@@ -1,10 +1,14 @@
 """Sizes that are not constants: which dimensions are symbolic, and what was assumed about them.
 
-In:  the tensors and numbers that a capture meets, and which of their sizes have changed since earlier captures.
-Out: fakes whose sizes may be `torch.SymInt`s, and at the end, as guards, every question about them that was answered.
+In:  the tensors and numbers that a capture meets, and which of their sizes have changed since
+     earlier captures.
+Out: fakes whose sizes may be `torch.SymInt`s, and at the end, as guards, every question about them
+     that was answered.
 
-A `SymInt` is an int to the interpreted program: of `x.shape[0] * 2 > 10` torch's `ShapeEnv` answers and notes `2*s0 > 10`.
-In PyTorch: `torch/fx/experimental/symbolic_shapes.py` (`ShapeEnv`), `_dynamo/pgo.py`, `_dynamo/variables/builder.py`.
+A `SymInt` is an int to the interpreted program: of `x.shape[0] * 2 > 10` torch's `ShapeEnv` answers
+and notes `2*s0 > 10`.
+In PyTorch: `torch/fx/experimental/symbolic_shapes.py` (`ShapeEnv`), `_dynamo/pgo.py`,
+`_dynamo/variables/builder.py`.
 """
 
 import itertools
@@ -44,8 +48,10 @@ from course_lib.capture.symbolic_numbers import (
     concrete,
     finite_value,
     is_arithmetic,
+    is_exact_in_sympy,
     is_of_data,
     is_symbol_of_data,
+    value_at_this_call,
 )
 from course_lib.written import quiet
 
@@ -60,7 +66,9 @@ value."""
 
 @dataclass
 class History:
-    """What earlier captures of one code object met. A size, or a number, that has changed since becomes symbolic."""
+    """What earlier captures of one code object met.
+
+    A size, or a number, that has changed since becomes symbolic."""
 
     # True: all sizes are symbolic; False: none is; None: those that have changed
     dynamic: bool | None = None
@@ -196,11 +204,13 @@ class Shapes:
 
         for stride in fake.stride():
             if isinstance(stride, torch.SymInt) and not self._is_known(stride.node.expr):
-                # The sizes do not say what this stride is. To ask for the number makes it a constant.
+                # The sizes do not say what this stride is. To ask for the number makes it a
+                # constant.
                 int(stride)
 
     def _note_range(self, size: torch.SymInt, limits: Range) -> None:
-        """From now on torch's `ShapeEnv` knows the range: it is a guard, and whatever follows from it needs none."""
+        """From now on torch's `ShapeEnv` knows the range: it is a guard, and whatever follows from
+        it needs none."""
         before = len(self.env.guards)
         if limits.min is not None:
             bool(size >= limits.min)
@@ -210,7 +220,8 @@ class Shapes:
         self.promised |= {guard.expr for guard in self.env.guards[before:]}
 
     def _keep_promise(self, question: sympy.Basic, at: Location | None) -> None:
-        """Raise ConstraintViolationError for a question of the program that holds for a part of a promised range only.
+        """Raise ConstraintViolationError for a question of the program that holds for a part of a
+        promised range only.
 
         That two sizes are equal is no such question: both may have their whole range."""
         of_ranges = question.free_symbols & self.ranged.keys()
@@ -230,8 +241,8 @@ class Shapes:
     def number(self, value: int | float, source: Source, at_once: bool = False) -> Any:
         """A number from outside: a symbol, or the number itself, which is then a constant.
 
-        It is a symbol once it has changed (or `at_once`), if a loop gives it, or if it is an argument and all sizes are to be
-        symbols.
+        It is a symbol once it has changed (or `at_once`), if a loop gives it, or if it is an
+        argument and all sizes are to be symbols.
         """
         # To the history a number is a shape with one size.
         self.history.meet(source, (value,))
@@ -382,7 +393,8 @@ class Shapes:
     def tests(self) -> dict[Test, Location | None]:
         """What must hold for other sizes, and the user's line that asked first.
 
-        Raises ConstraintViolationError where the program makes a constant of a size that was marked as dynamic.
+        Raises ConstraintViolationError where the program makes a constant of a size that was marked
+        as dynamic.
         """
         # The first line that asked about each symbol
         questions = []
@@ -460,7 +472,9 @@ class Shapes:
         }
 
     def _test(self, expr: Any, template: str = "{}") -> Test:
-        """The test that `expr` is true. A `template` says something else of it: "type({}) is int"."""
+        """The test that `expr` is true.
+
+        A `template` says something else of it: "type({}) is int"."""
         tested = template.format(self.text(expr))
         shown = template.format(self.text(expr, shown=True))
         return Holds(verbatim(tested), shown)
@@ -482,17 +496,3 @@ class Shapes:
                 formula = verbatim(self.text(expr))
                 tests.append(Holds(f"{{}}.stride({dim}) == {formula}"))
         return tests
-
-
-def value_at_this_call(number: Any) -> Any:
-    """The value that torch has noted for a symbolic number. It leaves no guard."""
-    if type(number) in SYMBOLIC:
-        return number.node.hint
-    return number
-
-
-def is_exact_in_sympy(operands: Sequence[Any], value: Any) -> bool:
-    """sympy is exact if all numbers are ints. (It also answers questions about floats.)"""
-    if type(value) is bool:
-        return True
-    return float not in map(type, (*operands, value))

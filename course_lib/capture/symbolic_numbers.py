@@ -103,6 +103,20 @@ def statically_known(condition: torch.SymBool) -> bool | None:
     return None if answer is None else bool(answer)
 
 
+def value_at_this_call(number: Any) -> Any:
+    """The value that torch has noted for a symbolic number. It leaves no guard."""
+    if type(number) in SYMBOLIC:
+        return number.node.hint
+    return number
+
+
+def is_exact_in_sympy(operands: Sequence[Any], value: Any) -> bool:
+    """sympy is exact if all numbers are ints. (It also answers questions about floats.)"""
+    if type(value) is bool:
+        return True
+    return float not in map(type, (*operands, value))
+
+
 def finite_value(function: Any, hints: Sequence[Any]) -> Any:
     """`function(*hints)`, or None: it raises, it is not finite, or it is no number that a symbol
     can be."""

@@ -137,8 +137,10 @@ class Found(NamedTuple):
 
 
 class Placed(NamedTuple):
-    """A canonical op at the offset of its instruction. Where it jumps, `arg` is still an offset of the
-    bytecode, perhaps of an instruction that was dropped."""
+    """A canonical op at the offset of its instruction.
+
+    Where it jumps, `arg` is still an offset of the bytecode, perhaps of an instruction that was
+    dropped."""
 
     op: str
     arg: Any

@@ -1,9 +1,11 @@
 """What a loop reads and writes, and where.
 
 In:  a loop node and symbols for its loops.
-Out: a `Body`: every load and the store as `Access(buffer, index)`, and the indices that are used as values.
+Out: a `Body`: every load and the store as `Access(buffer, index)`, and the indices that are used as
+     values.
 
-The body is run once under `expressions.TreeBuilder`, a handler that computes nothing and only notes what is asked of it.
+The body is run once under `expressions.TreeBuilder`, a handler that computes nothing and only notes
+what is asked of it.
 In PyTorch: `torch/_inductor/dependencies.py`, `RecordLoadStore` and `MemoryDep`.
 """
 
@@ -23,7 +25,8 @@ FREE = frozenset("load constant to_dtype index_expr masked".split())
 
 
 class Access(NamedTuple):
-    """One element: which `buffer`, and the flat `index` into it as a formula over the loop symbols."""
+    """One element: which `buffer`, and the flat `index` into it as a formula over the loop
+    symbols."""
 
     buffer: str
     index: Linear  # type: ignore[assignment]
@@ -44,7 +47,9 @@ class Body(NamedTuple):
         return [self.write.index, *(access.index for access in self.reads), *self.values]
 
     def moved(self, moved: Mapping[Linear, Linear]) -> "Body":
-        """This body in terms of other loop symbols. `moved`: formula → the formula in those symbols."""
+        """This body in terms of other loop symbols.
+
+        `moved`: formula → the formula in those symbols."""
         reads = tuple([Access(buffer, moved[index]) for buffer, index in self.reads])
         write = Access(self.write.buffer, moved[self.write.index])
         values = tuple([moved[value] for value in self.values])
@@ -63,7 +68,8 @@ class Moved(dict[Linear, Linear]):
 
 
 def record(node: LoopNode, buffers: Mapping[str, Buffer]) -> Body:
-    """Run the body of `node` at symbolic indices: i0, i1, ... for what is kept, j0, j1, ... for what is reduced."""
+    """Run the body of `node` at symbolic indices: i0, i1, ... for what is kept, j0, j1, ... for
+    what is reduced."""
     index, rindex = node.symbols
     linear = functools.partial(Linear.of, loops=frozenset((*index, *rindex)))
 

@@ -1,10 +1,13 @@
 """Loops that may run together: the groups that the scheduler makes kernels of.
 
 In:  a loop node and what it touches (`scheduling.dependencies`).
-Out: a `Group` of one node, its loops in the order in which they walk through memory. `scheduling.fitting` joins groups.
+Out: a `Group` of one node, its loops in the order in which they walk through memory.
+     `scheduling.fitting` joins groups.
 
-Loops that no formula tells apart become one (`collapse`): [4096, 768] over dense memory is [3145728].
-In PyTorch: `torch/_inductor/scheduler.py`, `SchedulerNode`; `torch/_inductor/sizevars.py`, `simplify_with_ranges`.
+Loops that no formula tells apart become one (`collapse`): [4096, 768] over dense memory is
+[3145728].
+In PyTorch: `torch/_inductor/scheduler.py`, `SchedulerNode`; `torch/_inductor/sizevars.py`,
+`simplify_with_ranges`.
 """
 
 import math
@@ -61,7 +64,9 @@ class Member(NamedTuple):
 
 @dataclass(eq=False)
 class Group(Nest):
-    """Nodes that run as one kernel; at first there is one group for each node. `positions` are their places in the program."""
+    """Nodes that run as one kernel; at first there is one group for each node.
+
+    `positions` are their places in the program."""
 
     usage: Usage
     positions: tuple[int, ...]
@@ -120,7 +125,8 @@ class Group(Nest):
 
     @cached_property
     def mismatched(self) -> tuple[str, ...]:
-        """Buffers computed here of which other elements are needed at once: with any, these nodes cannot run together."""
+        """Buffers computed here of which other elements are needed at once: with any, these nodes
+        cannot run together."""
         index_of_write = {
             member.body.write.buffer: member.body.write.index for member in self.members
         }
@@ -134,7 +140,8 @@ class Group(Nest):
 
     @cached_property
     def across(self) -> dict[Buffer, tuple[Loop, ...]]:
-        """Sums over rows, and over which: complete only after the last of these, so nothing here can use them."""
+        """Sums over rows, and over which: complete only after the last of these, so nothing here
+        can use them."""
         loops_of_sum = {}
         rows = self.rows
         for member in self.members:
@@ -153,7 +160,8 @@ class Group(Nest):
         return read + stored
 
     def touched(self, buffer: Buffer) -> int:
-        """Bytes of `buffer` that are read: not more than it has, nor than there are loop iterations."""
+        """Bytes of `buffer` that are read: not more than it has, nor than there are loop
+        iterations."""
         if self.is_extern:
             return buffer.nbytes
 
@@ -173,7 +181,8 @@ class Group(Nest):
 
 
 def start(node: Node, position: int, usage: Usage, body: Body | None) -> Group:
-    """The group of one node: its loops in the order in which they walk through memory, merged where possible."""
+    """The group of one node: its loops in the order in which they walk through memory, merged where
+    possible."""
     if isinstance(node, ExternKernel) or body is None:
         return Group(usage, (position,), (node,))
 
@@ -183,7 +192,8 @@ def start(node: Node, position: int, usage: Usage, body: Body | None) -> Group:
         Loop(symbol, size, "column") for symbol, size in zip(columns, node.reduced, strict=True)
     ]
 
-    # Rows as the result lies in memory, columns as the first operand does; argmax counts its columns in their own order.
+    # Rows as the result lies in memory, columns as the first operand does; argmax counts its
+    # columns in their own order.
     longest_step_first(outer, body.write.index)
     counts_columns = isinstance(node, Reduction) and node.combines.gives_place
     if body.reads and not counts_columns:
@@ -203,9 +213,10 @@ def longest_step_first(loops: list[Loop], index: Linear) -> None:
 def collapse(group: Group) -> Group:
     """Drop loops of one iteration, and merge neighbouring loops that no formula tells apart.
 
-    An outer loop and an inner one of n iterations are one loop if a step of the outer one moves each
-    formula as far as n steps of the inner one. The inner loop then goes on counting beyond n, and the
-    outer one is dropped. What is left is named i0, i1, ... (rows) and j0, j1, ... (columns)."""
+    An outer loop and an inner one of n iterations are one loop if a step of the outer one moves
+    each formula as far as n steps of the inner one. The inner loop then goes on counting beyond n,
+    and the outer one is dropped. What is left is named i0, i1, ... (rows) and j0, j1, ...
+    (columns)."""
     # Symbol of an old loop → what stands in its place; nothing (0) for a loop that is dropped
     become: dict[sympy.Symbol, Linear] = {}
     formulas = [formula for member in group.members for formula in member.body.formulas]
@@ -284,7 +295,8 @@ def to_kernel(group: Group, name: str, saved: int) -> FusedKernel:
 
 
 def level_of(member: Member, group: Group, index: tuple[sympy.Expr, ...]) -> Level:
-    """How often a member runs: for each column, once a row, or for each column on the way across rows."""
+    """How often a member runs: for each column, once a row, or for each column on the way across
+    rows."""
     if any(buffer.name == member.node.buffer.name for buffer in group.across):
         return "across"
 

@@ -1,12 +1,17 @@
 """Sums along a row of scores that need no scores: the two sums are exchanged.
 
-In:  a joint graph. Backward of a softmax has in it, for each row, a sum over n of  w[n] * (sum over e of a[e] * v[n, e]).
-Out: the same graph with  sum over e of a[e] * (sum over n of w[n] * v[n, e])  in its place, where the inner sum is known already.
+In:  a joint graph. Backward of a softmax has in it, for each row,
 
-For forward has computed it: it is the row of `weights @ values`. So each row takes one product of
-two short vectors, and not a walk along all columns. Nothing here knows of softmax: both sides are
-taken apart into factors (`factors_of`), and must be equal but for a number. FlashAttention's
-backward begins with this sum ("D = rowsum(dO * O)"), found by hand.
+         sum over n of  w[n] * (sum over e of  a[e] * v[n, e])
+
+Out: the same graph with the two sums exchanged, where the inner sum is known already:
+
+         sum over e of  a[e] * (sum over n of  w[n] * v[n, e])
+
+Forward has computed that inner sum: it is the row of `weights @ values`. So each row takes one
+product of two short vectors, and not a walk along all columns. Nothing here knows of softmax: both
+sides are taken apart into factors (`factors_of`), and must be equal but for a number.
+FlashAttention's backward begins with this sum ("D = rowsum(dO * O)"), found by hand.
 In PyTorch: nothing; `torch/_inductor/kernel/flex_attention.py` has it in its template.
 """
 
@@ -115,8 +120,9 @@ class Exchange:
         for product in products:
             if factors.powers[product] != 1:
                 continue
-            # The product is `a @ turned`. It can be exchanged if forward has computed the product of
-            # all other factors (the weights) with what `turned` is the transpose of (the values).
+            # The product is `a @ turned`. It can be exchanged if forward has computed the product
+            # of # all other factors (the weights) with what `turned` is the transpose of (the
+            # values).
             a, turned = product.args
             rest = factors.without(product)
             for known in products:

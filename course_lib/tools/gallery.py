@@ -1,6 +1,7 @@
 """The gallery: every picture once, made from real traces (`course gallery`).
 
-In:  a folder. Out: `gallery.md` in it, and the drawings as SVG files in `pictures/gallery/`. What is no drawing is shown as text.
+In:  a folder. Out: `gallery.md` in it, and the drawings as SVG files in `pictures/gallery/`. What
+     is no drawing is shown as text.
 """
 
 from __future__ import annotations
@@ -71,7 +72,8 @@ PARTS = [
 """Stages that were replaced: by what, and whose it is."""
 LENGTHS = [5, 12, 17, 20, 24, 30, 31, 33, 40, 48, 60, 66, 70, 90, 128]
 CUT = {"x": 64, "h": 256, "y": 64}, {"h": ["x"], "y": ["h"]}, {"h", "y"}, {"h", "y"}, ["x"]
-"""The arguments of `viz.pipes`: bytes, what each is computed from, what backward needs, what it may compute again, inputs."""
+"""The arguments of `viz.pipes`: bytes, what each is computed from, what backward needs, what it may
+compute again, inputs."""
 NEEDS = {"relu": (), "matmul (library)": ("relu",), "add": ("relu", "matmul (library)")}
 ROW = [1, 3, 2, 5, 4, 0, 5, 2]
 """The scores of one row of attention."""
@@ -84,7 +86,8 @@ MOST_LINES = 24
 
 
 def modelled() -> dict[tuple[int, int], float]:
-    """Seconds by rows and columns of a tile: the number of tiles, times what memory or arithmetic takes for one."""
+    """Seconds by rows and columns of a tile: the number of tiles, times what memory or arithmetic
+    takes for one."""
     seconds_of_tile = {}
     for rows in (16, 32, 64):
         for columns in (16, 32, 64, 128):
@@ -119,7 +122,8 @@ def rows(x: torch.Tensor) -> torch.Tensor:
 
 
 def product_in_loops(gm: fx.GraphModule) -> LoopGraph:
-    """Lowering with the products as loops of our own, as measuring has it where ours are faster (on a GPU; lesson 11)."""
+    """Lowering with the products as loops of our own, as measuring has it where ours are faster (on
+    a GPU; lesson 11)."""
     loops = lower(gm)
     nodes: list[Any] = []
     for node in loops.nodes:
@@ -128,9 +132,12 @@ def product_in_loops(gm: fx.GraphModule) -> LoopGraph:
 
 
 class Measured:
-    """The numbers that were measured when the gallery was last made. They are kept beside the drawings.
+    """The numbers that were measured when the gallery was last made.
 
-    So the same code draws the same pictures. It measures again with `anew`, and where the compiler has other stages by now.
+    They are kept beside the drawings.
+
+    So the same code draws the same pictures. It measures again with `anew`, and where the compiler
+    has other stages by now.
     """
 
     def __init__(self, path: Path, anew: bool = False) -> None:
@@ -366,7 +373,9 @@ def times_of_softmax(measured: Measured) -> dict[str, Samples]:
 # Which library is faster differs from machine to machine.
 @mock.patch.object(cl.config, "measure_products", False)
 def gallery(folder: Path, anew: bool = False) -> Path:
-    """Write the gallery into `folder`; the page's path comes back. `anew`: measure all times again."""
+    """Write the gallery into `folder`; the page's path comes back.
+
+    `anew`: measure all times again."""
     drawings = folder / "pictures" / "gallery"
     drawings.mkdir(parents=True, exist_ok=True)
     measured = Measured(drawings / "measured.json", anew)

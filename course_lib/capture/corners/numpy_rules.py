@@ -348,7 +348,8 @@ class Whole:
 
     `kinds`: of the dtypes of its arrays, those where both agree. `is_view`: does NumPy give a view
     where torch does?
-    `array_arguments`: how many of its first arguments are arrays; 0 stands for a sequence of arrays.
+    `array_arguments`: how many of its first arguments are arrays; 0 stands for a sequence of
+    arrays.
     """
 
     function: Callable[..., Any]
@@ -416,5 +417,6 @@ KEEP_NO_DIMENSIONS = {
     "ones_like",
 }
 KEEP_NO_DIMENSIONS |= {"broadcast_to", "tril", "triu", "expand_dims"}
-"""Functions whose result stays an array where it has no dimensions. All others give a number then."""
+"""Functions whose result stays an array where it has no dimensions. All others give a number
+then."""
 """What gives an array also where it has no dimensions; anything else gives a number."""
