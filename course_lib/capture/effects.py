@@ -7,10 +7,12 @@ Out: for each object from outside that differs from the real one, what it holds 
 In PyTorch: `torch/_dynamo/side_effects.py` (`SideEffects.is_empty`, `SideEffects.diff`).
 """
 
+import operator
 from collections.abc import Iterable
-from typing import Any
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
 
-from course_lib.capture.classes import MISSING, own_dict
+from course_lib.capture.classes import MISSING, is_a, own_dict
 from course_lib.capture.known import Known
 from course_lib.capture.stand_ins.iterators import Remaining
 from course_lib.capture.stand_ins.kinds import MAPPINGS, solid_base
@@ -18,33 +20,54 @@ from course_lib.capture.stand_ins.slots import in_slots
 from course_lib.capture.world import World
 
 
-def changes(world: World) -> dict[Any, Any]:
-    """Each change by its place, so that two moments can be compared.
+class ChangedPart(NamedTuple):
+    """What has changed: the `part` of an object from outside.
 
-    Objects are compared by `id`, so no code of the user's runs."""
-    state_by_place: dict[Any, Any] = {}
+    `holder`: the `id` of the object's `Known`, or of what holds a stored value. `name`: of an
+    attribute or a variable."""
+
+    holder: int
+    part: str
+    name: str = ""
+
+
+@dataclass(frozen=True)
+class Held:
+    """What is there now. Two are equal if they are the same objects, so no `__eq__` runs.
+
+    The objects are kept. Else one could die, and a later one get its address."""
+
+    ids: tuple[int, ...]
+    objects: tuple[Any, ...] = field(compare=False, repr=False)
+
+    @staticmethod
+    def of(*objects: Any) -> "Held":
+        return Held(tuple(map(id, objects)), objects)
+
+
+def changes(world: World) -> dict[ChangedPart, Any]:
+    """What each changed part holds now, so that two moments can be compared."""
+    now_by_part: dict[ChangedPart, Any] = {}
     # An iterator or a container may be met while another one is looked at
     for known in list(world.known.values()):
-        state_by_place |= changes_of(known)
+        now_by_part |= changes_of(known)
 
     for other in world.others:
         if state := other.state():
-            state_by_place[id(other)] = state
-    for key, stored in world.stored.items():
-        state_by_place[key] = id(stored.value)
-    return state_by_place
+            now_by_part[ChangedPart(id(other), "state")] = state
+    for (holder, name), stored in world.stored.items():
+        now_by_part[ChangedPart(holder, "stored", name)] = Held.of(stored.value)
+    return now_by_part
 
 
-def changes_of(known: Known) -> dict[Any, Any]:
+def changes_of(known: Known) -> dict[ChangedPart, Any]:
     """What has changed of one object from outside."""
-    changed: dict[Any, Any] = {}
+    changed: dict[ChangedPart, Any] = {}
     if type(known.stand_in) is Remaining and known.stand_in.taken:
-        changed[id(known), "taken"] = known.stand_in.taken
+        changed[ChangedPart(id(known), "taken")] = known.stand_in.taken
 
-    if known.before is not None:
-        now = items(known.stand_in)
-        if now != kept(known):
-            changed[id(known), "items"] = now
+    if known.before is not None and holds_others(known):
+        changed[ChangedPart(id(known), "items")] = Held.of(*items(known.stand_in))
 
     if known.attributes is not None:
         changed |= attribute_changes(known, known.attributes)
@@ -56,53 +79,54 @@ def has_changed(world: World) -> bool:
     return bool(changes(world))
 
 
-def items(container: Any) -> list[int]:
-    """Which objects a container holds; of a mapping, keys and values in turn."""
-    if isinstance(container, MAPPINGS):
-        base: Any = solid_base(type(container))
-        return ids_of_pairs(base.items(container))
+def holds_others(known: Known) -> bool:
+    """Does the stand-in of a container hold other objects than when it was made, or in another
+    order?"""
+    before, now = items_before(known), items(known.stand_in)
+    if type(known.stand_in) is set:
+        # A set has no order of its own.
+        return set(map(id, before)) != set(map(id, now))
+    return len(before) != len(now) or not all(map(operator.is_, before, now))
+
+
+def items_before(known: Known) -> list[Any]:
+    """The objects that the stand-in of a container held when it was made."""
+    if is_a(known.before, dict):
+        return in_turn(known.before.items())
+    return list(known.before)
+
+
+def items(container: Any) -> list[Any]:
+    """The objects that a container holds; of a mapping, keys and values in turn.
+
+    The container's own class in C is asked: a class of the user's may say something else."""
     if type(container) is set:
-        return list(map(id, container))
-    return list(map(id, list_of(container)))
+        return list(container)
 
-
-def ids_of_pairs(pairs: Iterable[Any]) -> list[int]:
-    ids = []
-    for key, value in pairs:
-        ids += [id(key), id(value)]
-    return ids
-
-
-def list_of(container: Any) -> list[Any]:
-    """What the container's own class in C has stored: a subclass may say something else."""
     base: Any = solid_base(type(container))
+    if base in MAPPINGS:
+        return in_turn(base.items(container))
     return list(base.__iter__(container))
 
 
-def kept(known: Known) -> list[int]:
-    """Which objects the stand-in of a container held when it was made."""
-    before = known.before
-    if isinstance(before, dict):
-        return ids_of_pairs(before.items())
-
-    ids = list(map(id, before))
-    # Two sets of the same objects may have them in another order
-    if type(known.stand_in) is set and set(ids) == set(map(id, known.stand_in)):
-        return items(known.stand_in)
-    return ids
+def in_turn(pairs: Iterable[tuple[Any, Any]]) -> list[Any]:
+    """`[key, value, key, value, ...]`"""
+    listed = []
+    for key, value in pairs:
+        listed += [key, value]
+    return listed
 
 
-def attribute_changes(known: Known, before: dict[str, Any]) -> dict[Any, Any]:
+def attribute_changes(known: Known, before: dict[str, Any]) -> dict[ChangedPart, Any]:
     """The attributes of an instance, or the content of a cell, that are other objects than they
     were."""
     now = own_dict(known.stand_in) | in_slots(known.stand_in)
-    changed: dict[Any, Any] = {}
+    changed: dict[ChangedPart, Any] = {}
     for name, value in now.items():
         if before.get(name, MISSING) is not value:
-            changed[id(known), name] = id(value)
+            changed[ChangedPart(id(known), "attribute", name)] = Held.of(value)
 
-    # What is gone has no object any more
     for name, value in before.items():
         if value is not MISSING and name not in now:
-            changed[id(known), name] = None
+            changed[ChangedPart(id(known), "attribute", name)] = Held.of()  # it is gone
     return changed

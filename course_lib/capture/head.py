@@ -339,15 +339,18 @@ class HeadBuilder(Rebuilder):
         time."""
         base = next(base for base in METHOD_TO_ADD_ITEMS if is_a(now, base))
         items: Any
+        added: Any
         if base in MAPPINGS:
             items = dict(base.items(now))
             added, anew = changes_of_dict(items, before)
         elif base is set:
-            # The keys are looked up again when the set is filled, and that may run the user's code.
-            if effects.items(now) != effects.kept(known):
-                refuse_own_keys(now)
+            # Objects are compared, not values: 1 and True are equal.
             items = list(base.__iter__(now))
-            added, anew = items[len(before) :], set(before) != now
+            added, anew = [], effects.holds_others(known)
+            if anew:
+                # The keys are looked up again when the set is filled, and that may run the user's
+                # code.
+                refuse_own_keys(now)
         else:
             items = list(base.__iter__(now))
             added, anew = items[len(before) :], is_another_list(before, items)

@@ -12,6 +12,8 @@ from torch import nn
 from torch.nn import functional as F
 from torch.utils.checkpoint import checkpoint
 
+import course_lib as cl
+
 Function = torch.autograd.Function
 LOG = []
 COUNTS = {}
@@ -378,6 +380,68 @@ checkpoints("nothing", checkpointed(torch.cos))
 @pytest.mark.parametrize("name", checkpoints.names)
 def test_a_checkpoint_does_it_again_in_backward(name):
     checkpoints.check(name)
+
+
+# What is put into a list in place of an equal kind of object that has just died: it may get its address.
+MADE = {
+    "float": "n + 0.5",
+    "tuple": "(n,)",
+    "frozenset": "frozenset([n])",
+    "bytes": "b'%d' % n",
+    "list": "[n]",
+    "dict": "{n: n}",
+}
+DROPPED = ["HELD.pop()", "HELD.clear()", "del HELD[0]", "HELD[0] = None; HELD.pop()"]
+BETWEEN = ["", "w = [n]; "]
+HELD = []
+
+PUT_ANOTHER = """
+def f(x):
+    n = 1000
+    HELD.clear(); HELD.append({made})
+
+    def inner(x):
+        n = 2000
+        {dropped}
+        {between}HELD.append({made})
+        return x.sin()
+
+    return checkpoint(inner, x, use_reentrant=False)
+"""
+
+
+@pytest.mark.parametrize("made", MADE.values(), ids=MADE)
+def test_a_checkpoint_that_puts_another_object_in_the_place_is_noticed(made):
+    for dropped in DROPPED:
+        for between in BETWEEN:
+            names = {"checkpoint": checkpoint, "HELD": HELD}
+            exec(PUT_ANOTHER.format(made=made, dropped=dropped, between=between), names)
+            HELD[:] = [None]
+            said = cl.explain(names["f"])(torch.ones(2, requires_grad=True))
+            assert "changes something outside" in str(said), (dropped, between)
+
+
+class Listed(list):
+    """A list with attributes."""
+
+
+@pytest.mark.parametrize("name", ["items", "taken", "state", "stored", "other"])
+def test_an_attribute_and_the_items_of_a_list_are_told_apart(name):
+    held = Listed([1])
+
+    def f(x):
+        held.append(2)
+        setattr(held, name, object())
+
+        def inner(x):
+            held.append(3)
+            return x.sin()
+
+        return checkpoint(inner, x, use_reentrant=False)
+
+    cl.compile(f, backend="aot_eager")(torch.ones(2, requires_grad=True)).sum().backward()
+    # Backward runs `inner` again.
+    assert held == [1, 2, 3, 3]
 
 
 # ---- in a function with a cache --------------------------------------------------------------------------------------

@@ -4,6 +4,8 @@ PYTEST_DONT_REWRITE: a scenario's `assert` is the program's own."""
 
 import collections
 import contextlib
+import functools
+import random
 
 import pytest
 import torch
@@ -50,6 +52,43 @@ def effects_on_everything(c):
     start = TOTAL
     out = calls(c(f))
     return out, box, items, table, members, queue, n, TOTAL - start
+
+
+@scenario
+def an_equal_constant_of_another_type_in_a_set(c):
+    sets = [{1}, {True, 2}, {0.0}, {1, 5}]
+
+    def f(x):
+        for members in sets:
+            first = min(members)
+            members.remove(first)
+            members.add(float(first) if type(first) is int else int(first))
+        return x + 1
+
+    out = calls(c(f))
+    return out, [sorted(map(repr, members)) for members in sets]
+
+
+@scenario
+def a_cache_is_asked_after_a_draw_and_a_change(c):
+    """The draw is an effect of its own kind: it is no attribute of an object."""
+    random.seed(0)
+    length = functools.cache(lambda box: len(box.held))
+
+    class Box:
+        def __init__(self):
+            self.held = [1, 2]
+
+    def f(x, box):
+        box.number = random.random()
+        try:
+            return x * length(box)
+        except TypeError:
+            return x - 1000
+
+    first, second = Box(), Box()
+    fast = c(f)
+    return [fast(torch.ones(1), box) for box in (first, second, first)], first.number, second.number
 
 
 @scenario

@@ -307,7 +307,7 @@ def lead_to_what_changed(it: Machine, arguments: list[Argument | None]) -> bool:
     """True if one of the arguments holds an object that the program has changed.
 
     (The real one is not changed yet.)"""
-    holders = {key[0] for key in changes(it.world)}
+    holders = {part.holder for part in changes(it.world)}
     changed = {id(known.real) for known in it.world.known.values() if id(known) in holders}
     changed |= holders  # of what is stored elsewhere the key is the object's own
 
