@@ -33,6 +33,7 @@ suppress_warnings = [
 
 autodoc_member_order = "bysource"
 autodoc_typehints = "signature"
+autodoc_inherit_docstrings = False  # what torch says of a method is no text of ours
 autodoc_preserve_defaults = True  # as the source says them, not by their repr
 autodoc_default_options = {"members": True}
 add_module_names = False
@@ -64,7 +65,9 @@ CODE = re.compile(r"(\w?)`([^`]+)`(\w?)")
 
 def readable(app, what, name, obj, options, lines: list[str]) -> None:
     """Docstrings are plain text with Markdown's backticks, lists and indented examples: say it in reStructuredText."""
-    if not getattr(obj, "__module__", "course_lib").startswith("course_lib"):  # of another library, under a name of ours
+    # Some objects have no module, and of some it is None: an instance of a class made in C.
+    home = getattr(obj, "__module__", None) or "course_lib"
+    if not home.startswith("course_lib"):  # of another library, under a name of ours
         lines[:] = [escaped(lines[0]) if lines else ""]
         return
     if lines[:1] and lines[0].startswith("Alias for field number"):  # what Python says of a named tuple's fields
@@ -103,7 +106,7 @@ def marked(part: str) -> str:
         said += (
             escaped(rest[last : code.start()])
             + (f"{before}\\ " if before else "")
-            + f"``{text}``"
+            + f"``{text.strip()}``"  # reStructuredText knows no code that begins with a space
             + (f"\\ {after}" if after else "")
         )
         last = code.end()
