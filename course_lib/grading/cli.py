@@ -15,10 +15,11 @@ import sys
 from collections.abc import Sequence
 
 from course_lib import __version__
+from course_lib.languages import phrase
 
 from .commands import Commands, author, learner, learner_copies, teacher, tools
 from .mistakes import sentence
-from .terminal import fold_long_lines, show_every_sign
+from .terminal import Help, fold_long_lines, show_every_sign
 
 # their options are their own: argparse would take `--help` for its own
 OWN_OPTIONS = {"bench": tools.bench, "coverage": tools.coverage}
@@ -67,8 +68,8 @@ def parser() -> argparse.ArgumentParser:
     """The commands in the order in which `course --help` lists them."""
     top = argparse.ArgumentParser(
         prog="course",
-        description="A readable torch.compile, and a course that walks through it.",
-        epilog="`course COMMAND --help` says more about one of them.",
+        description=phrase("A readable torch.compile, and a course that walks through it."),
+        epilog=phrase("`course COMMAND --help` says more about one of them."),
         formatter_class=a_line_each,
     )
     top.add_argument("-V", "--version", action="version", version=f"course_lib {__version__}")
@@ -82,7 +83,7 @@ def parser() -> argparse.ArgumentParser:
 def a_line_each(prog: str) -> argparse.HelpFormatter:
     """Help in which each command stands beside what it does, in 80 columns where the terminal has
     no more."""
-    return argparse.HelpFormatter(prog, max_help_position=18)
+    return Help(prog, max_help_position=18)
 
 
 if __name__ == "__main__":

@@ -9,6 +9,7 @@ The PyTorch counterpart: none.
 
 from __future__ import annotations
 
+import argparse
 import codecs
 import re
 import shutil
@@ -18,6 +19,11 @@ import unicodedata
 from typing import Any
 
 HANDLER = "course"
+
+WIDE = r"\u3000-\u9fff\uff00-\uffef"
+"""Chinese characters and their signs, for a class of a regular expression."""
+PIECES = re.compile(rf"（?(?:[{WIDE}]|[^\s{WIDE}]+)[，。、；：）”]*\s*")
+"""What stays on one line: a Chinese character, or a word, each with the signs around it."""
 
 # the signs that the commands themselves print, in plain letters
 PLAIN = {
@@ -55,10 +61,41 @@ def plain(sign: str) -> str:
     return without_accents or sign.encode("ascii", "backslashreplace").decode()
 
 
+def columns_of(text: str) -> int:
+    """How many columns of a terminal a text takes: a Chinese character takes two."""
+    return sum(2 if unicodedata.east_asian_width(sign) in "WF" else 1 for sign in text)
+
+
 def filled(text: str, width: int) -> str:
-    """`text` with spaces behind it up to `width` columns: a Chinese character takes two."""
-    columns = sum(2 if unicodedata.east_asian_width(sign) in "WF" else 1 for sign in text)
-    return text + " " * (width - columns)
+    """`text` with spaces behind it up to `width` columns."""
+    return text + " " * (width - columns_of(text))
+
+
+def wrapped(text: str, width: int) -> list[str]:
+    """The lines of a text that is to take `width` columns at most.
+
+    Chinese has no spaces between words: a line may end behind each of its characters, but none
+    begins with a comma or a full stop."""
+    if columns_of(text) == len(text):
+        return textwrap.wrap(text, width)
+
+    lines = [""]
+    for piece in PIECES.findall(text):
+        if lines[-1] and columns_of(lines[-1] + piece.rstrip()) > width:
+            lines.append("")
+        lines[-1] += piece
+    return [line.rstrip() for line in lines]
+
+
+class Help(argparse.HelpFormatter):
+    """The text of `--help`, whose lines fit the terminal in Chinese, too."""
+
+    def _split_lines(self, text: str, width: int) -> list[str]:
+        return wrapped(text, width)
+
+    def _fill_text(self, text: str, width: int, indent: str) -> str:
+        lines = wrapped(text, width - len(indent))
+        return "\n".join(indent + line for line in lines)
 
 
 def in_other_letters(error: UnicodeError) -> tuple[str, int]:

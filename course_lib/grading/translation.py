@@ -32,6 +32,8 @@ from .words_of_checks import words_of_checks, words_of_module
 
 CATALOGS = Path("course_lib/languages")
 GLOSSARY = Path("notebooks/glossary.md")
+SPEAKING = ("checks.py", "doctor_looks.py")
+"""The files that say something to a learner, and do not say it by `phrase`."""
 NOTES_BELOW = (
     "This part is not translated yet.",
     "The English text of this part has changed since it was translated.",
@@ -153,9 +155,10 @@ def words_said(root: Path) -> list[str]:
     words: list[str] = []
     for path in sorted((root / "solutions").glob("[0-9][0-9]_*/*.ipynb")):
         words += words_of_checks(path.read_text(encoding="utf-8"))
-    for path in sorted((root / "course_lib" / "grading").rglob("*.py")):
+    library = root / "course_lib"
+    for path in sorted((*library.glob("grading/**/*.py"), *library.glob("tools/*.py"))):
         source = path.read_text(encoding="utf-8")
-        if path.name == "checks.py" or "import phrase" in source or ", phrase" in source:
+        if path.name in SPEAKING or "import phrase" in source or ", phrase" in source:
             words += words_of_module(source)
     return list(dict.fromkeys(words))
 

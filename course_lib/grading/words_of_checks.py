@@ -70,8 +70,12 @@ def tree_of(code: str) -> ast.Module | None:
         return None
 
 
-# What `languages.phrase` gets is said by a command.
-COMMANDS = {"phrase": Speaker((0,), ())}
+# What `languages.phrase` gets is said by a command; a finding and a tier by `course doctor`.
+COMMANDS = {
+    "phrase": Speaker((0,), ()),
+    "Finding": Speaker((0, 1, 2, 3), ("item", "found", "status", "advice")),
+    "Tier": Speaker((0, 1), ("name", "meaning")),
+}
 
 
 def words_of_module(source: str) -> list[str]:

@@ -43,9 +43,9 @@ def translate(text: str, language: str | None = None) -> str:
 @functools.cache
 def labels(language: str) -> dict[str, str]:
     """English → translated, for the labels of a language. Numbers are holes: {1}, {2}."""
-    from course_lib.languages.catalog import read
+    from course_lib.languages.catalog import read_where_babel_is
 
-    entries = read(CATALOGS / language / "labels.po")
+    entries = read_where_babel_is(CATALOGS / language / "labels.po")
     return {entry.english: entry.text for entry in entries if entry.is_translated}
 
 

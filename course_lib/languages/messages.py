@@ -69,10 +69,10 @@ def _value(text: str) -> str:
 @functools.cache
 def sentences(language: str) -> dict[str, str]:
     """English → translated, for what checks and commands say."""
-    from course_lib.languages.catalog import read
+    from course_lib.languages.catalog import read_where_babel_is
 
     file = CATALOGS / language / FILE
-    entries = read(file) if file.is_file() else []
+    entries = read_where_babel_is(file) if file.is_file() else []
     return {entry.english: entry.text for entry in entries if entry.is_translated}
 
 

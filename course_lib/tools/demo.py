@@ -14,7 +14,7 @@ import os
 import shutil
 import sys
 import textwrap
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +24,8 @@ import course_lib
 from course_lib import events
 from course_lib.bench.measure import human_time
 from course_lib.bench.models import gelu_layer, random_inputs
+from course_lib.grading.terminal import columns_of
+from course_lib.languages import phrase
 from course_lib.viz.pictures.capture.stack_words import in_words
 from course_lib.viz.recording import Recording
 
@@ -48,14 +50,22 @@ def main() -> int:
 
     # A line that is wider than the terminal would break where it hurts most
     most = width()
-    for number, stage in enumerate(STAGES, 1):
-        print(paint(f"\n{number} {stage.__doc__} ".ljust(most, "─"), "1;36"))
+    for number, (title, stage) in enumerate(stages(), 1):
+        heading = f"{number} {title} "
+        print(paint("\n" + heading + "─" * (most - columns_of(heading)), "1;36"))
         for line in stage(trace):
             print(line if len(line) <= most else line[: most - 1] + "…")
 
     right = difference < 1e-4
-    verdict = "fine" if right else "WRONG"
-    print(f"\nOn fresh inputs: largest difference from eager {difference:.1e}, {verdict}.")
+    verdict = phrase("fine") if right else phrase("WRONG")
+    print()
+    print(
+        phrase(
+            "On fresh inputs: largest difference from eager {difference}, {verdict}.",
+            difference=f"{difference:.1e}",
+            verdict=verdict,
+        )
+    )
     return 0 if right else 1
 
 
@@ -66,16 +76,17 @@ def width() -> int:
 
 
 def source(trace: Recording) -> Iterator[str]:
-    """A Python function"""
+    """The function, with the numbers of its lines."""
     lines, first = inspect.getsourcelines(gelu_layer)
     shapes = ", ".join(map(str, SHAPES))
-    yield f"{short_path(inspect.getfile(gelu_layer))}, called with tensors of shape {shapes}"
+    file = short_path(inspect.getfile(gelu_layer))
+    yield phrase("{file}, called with tensors of shape {shapes}", file=file, shapes=shapes)
     for number, line in enumerate(lines, first):
         yield f"{number:5}  {line.rstrip()}"
 
 
 def bytecode(trace: Recording) -> Iterator[str]:
-    """Its bytecode, run on symbolic values"""
+    """What each instruction did, and what stood on the stack afterwards."""
     last = 0
     yield f"{'line':>4} {'offset':>6}  {'instruction':<34} {'adds node':<10} stack afterwards"
     for step in trace.of(events.InstructionRun):
@@ -89,7 +100,7 @@ def bytecode(trace: Recording) -> Iterator[str]:
 
 
 def captured_graph(trace: Recording) -> Iterator[str]:
-    """The captured FX graph"""
+    """The graph, or why capture stopped."""
     for graph in trace.graphs:
         yield from graph_lines(graph)
     for problem in trace.graph_breaks:
@@ -98,22 +109,23 @@ def captured_graph(trace: Recording) -> Iterator[str]:
 
 
 def guards(trace: Recording) -> Iterator[str]:
-    """Guards: the compiled code is used again while all of these hold"""
+    """The guards, each with the line that caused it."""
     for guard in trace.guards:
         yield from textwrap.wrap(guard.expr, width(), subsequent_indent="    ")
         if guard.cause:
             place = f"{short_path(guard.cause.filename)}:{guard.cause.line}"
-            yield f"        because of {place}: {guard.cause.text}"
+            because = phrase("because of {place}: {text}", place=place, text=guard.cause.text)
+            yield f"        {because}"
 
 
 def aten_graph(trace: Recording) -> Iterator[str]:
-    """The same in ATen operators"""
+    """The graph behind autograd."""
     for event in trace.of(events.AtenTraced):
         yield from graph_lines(event.graph)
 
 
 def loops(trace: Recording) -> Iterator[str]:
-    """Loops, before fusion"""
+    """The loops, with the buffers that each writes."""
     for event in trace.of(events.Lowered):
         for node in event.graph.nodes:
             buffers = ", ".join(map(str, node.buffers))
@@ -121,24 +133,26 @@ def loops(trace: Recording) -> Iterator[str]:
 
 
 def fusion(trace: Recording) -> Iterator[str]:
-    """Which loops run together, and why"""
+    """The decisions of the scheduler."""
     for event in trace.of(events.Scheduled):
         for decision in event.schedule.decisions:
             yield from textwrap.wrap(str(decision), width(), subsequent_indent="    ")
 
 
 def kernels(trace: Recording) -> Iterator[str]:
-    """Kernels"""
+    """The kernels, with what fusion saved."""
     for kernel in trace.kernels:
         saved = getattr(kernel, "bytes_saved", 0)
         if saved:
-            yield f"{kernel}: {saved:,} bytes of memory traffic saved"
+            yield phrase(
+                "{kernel}: {saved} bytes of memory traffic saved", kernel=kernel, saved=f"{saved:,}"
+            )
         else:
             yield str(kernel)
 
 
 def generated(trace: Recording) -> Iterator[str]:
-    """Generated C++"""
+    """The source of each kernel, or why there is none."""
     for event in trace.of(events.KernelsBuilt):
         for kernel in event.compiled.kernels:
             yield from kernel.source.splitlines()
@@ -147,7 +161,7 @@ def generated(trace: Recording) -> Iterator[str]:
 
 
 def program(trace: Recording) -> Iterator[str]:
-    """What runs instead of the function: a head, and the program of kernels"""
+    """The head, and the program that calls the kernels."""
     for result in trace.captures:
         yield from (*result.head.source.splitlines(), "")
     for event in trace.of(events.KernelsBuilt):
@@ -155,24 +169,29 @@ def program(trace: Recording) -> Iterator[str]:
 
 
 def timing(trace: Recording) -> Iterator[str]:
-    """Time by stage"""
+    """The seconds of each stage."""
     for stage, seconds in trace.seconds.items():
         yield f"{stage:<10} {human_time(seconds):>9}"
 
 
-STAGES = (
-    source,
-    bytecode,
-    captured_graph,
-    guards,
-    aten_graph,
-    loops,
-    fusion,
-    kernels,
-    generated,
-    program,
-    timing,
-)
+def stages() -> tuple[tuple[str, Callable[[Recording], Iterator[str]]], ...]:
+    """The demo's sections in order: the title of each, in the chosen language, and its lines."""
+    return (
+        (phrase("A Python function"), source),
+        (phrase("Its bytecode, run on symbolic values"), bytecode),
+        (phrase("The captured FX graph"), captured_graph),
+        (phrase("Guards: the compiled code is used again while all of these hold"), guards),
+        (phrase("The same in ATen operators"), aten_graph),
+        (phrase("Loops, before fusion"), loops),
+        (phrase("Which loops run together, and why"), fusion),
+        (phrase("Kernels"), kernels),
+        (phrase("Generated C++"), generated),
+        (
+            phrase("What runs instead of the function: a head, and the program of kernels"),
+            program,
+        ),
+        (phrase("Time by stage"), timing),
+    )
 
 
 def graph_lines(graph: Any) -> Iterator[str]:

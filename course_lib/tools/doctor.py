@@ -3,6 +3,8 @@
 In:  the machine, through `doctor_looks`. Out: `Finding`s (item, found, status, advice), a `Tier`,
      and a `Report` that prints both.
 
+In a terminal `course doctor` speaks the chosen language; a cell prints English in every edition.
+
 A broken install is what one calls a doctor for, so a look that raises becomes a finding of its own
 and never a traceback.
 """
@@ -12,11 +14,12 @@ from __future__ import annotations
 import html
 import itertools
 import shutil
-import textwrap
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal
 
+from course_lib.grading.terminal import filled, wrapped
+from course_lib.languages import phrase, translate_message
 from course_lib.tools import doctor_looks as looks
 from course_lib.tools.doctor_looks import Finding
 
@@ -50,6 +53,16 @@ class Report:
         return f"{as_text(self.findings)}\n\n{self.tier}"
 
     __repr__ = __str__
+
+    def translated(self) -> str:
+        """The text in the chosen language. What no catalog has stays English."""
+        tier = phrase(
+            "Tier: {name}. {meaning}",
+            name=translate_message(self.tier.name),
+            meaning=translate_message(self.tier.meaning),
+        )
+        head = (phrase("item"), phrase("found"), phrase("status"), phrase("how to get it"))
+        return f"{as_text(self.findings, head=head, say=translate_message)}\n\n{tier}"
 
     def _repr_html_(self) -> str:
         return as_html(self.findings, self.tier)
@@ -98,7 +111,7 @@ def report() -> Report:
 def main() -> int:
     """Print the report; 1 if something required is missing."""
     full_report = report()
-    print(full_report)
+    print(full_report.translated())
     return 0 if full_report.ok else 1
 
 
@@ -121,26 +134,32 @@ def widths_in(columns: int) -> tuple[int, int, int, int]:
     return ITEM, width_of_finding, STATUS, left - width_of_finding
 
 
-def as_text(findings: tuple[Finding, ...], columns: int | None = None) -> str:
-    """The table for a terminal, as wide as that is (or as `columns` says)."""
+def as_text(
+    findings: tuple[Finding, ...],
+    columns: int | None = None,
+    head: tuple[str, str, str, str] = HEAD,
+    say: Callable[[str], str] = str,
+) -> str:
+    """The table for a terminal, as wide as that is (or as `columns` says). `say` translates."""
     if columns is None:
         columns = shutil.get_terminal_size(fallback=(WIDEST, 24)).columns
     widths = widths_in(columns)
-    lines = [*text_row(widths, *HEAD), "─" * sum(widths)]
+    lines = [*text_row(widths, *head), "─" * sum(widths)]
     for finding in findings:
-        lines += text_row(widths, finding.item, finding.found, finding.status, finding.advice)
+        row = (finding.item, finding.found, finding.status, finding.advice)
+        lines += text_row(widths, *map(say, row))
     return "\n".join(lines)
 
 
 def text_row(widths: tuple[int, ...], *columns: str) -> list[str]:
     """The lines of one row: a long text goes on in the next line of its column."""
-    wrapped = []
+    columns_of_lines = []
     for text, width in zip(columns, widths, strict=True):
-        wrapped.append(textwrap.wrap(text, width - 2) or [""])
+        columns_of_lines.append(wrapped(text, width - 2) or [""])
 
     rows = []
-    for cells in itertools.zip_longest(*wrapped, fillvalue=""):
-        padded = [f"{cell:<{width}}" for cell, width in zip(cells, widths, strict=True)]
+    for cells in itertools.zip_longest(*columns_of_lines, fillvalue=""):
+        padded = [filled(cell, width) for cell, width in zip(cells, widths, strict=True)]
         rows.append("".join(padded).rstrip())
     return rows
 

@@ -31,6 +31,15 @@ INSTALL_COMPILER = {
     "Darwin": "run xcode-select --install",
     "Windows": "use WSL (the Windows Subsystem for Linux) and install g++ there",
 }
+INSTALL_A_COMPILER = "install a C++ compiler"
+"""The same for a system that is not in the table."""
+
+NO_OPENMP = (
+    "Kernels run on one thread. Install the compiler's OpenMP runtime (libgomp, libomp) for more."
+)
+NO_OPENMP_ON_MACOS = (
+    "Kernels run on one thread. For more: brew install libomp, or use the conda environment."
+)
 
 
 @dataclass(frozen=True)
@@ -119,8 +128,8 @@ def native_part(item: str, module: str, instead: str, required: bool = True) -> 
     if loaded is not None:
         # A module that was built at first use lies in the cache, in its folder "native".
         in_cache = Path(str(loaded.__file__)).parent.name == "native"
-        how = "built at first use" if in_cache else "installed"
-        return [Finding(item, f"native, {how}", "ok")]
+        how = "built at first use" if in_cache else "built at installation"
+        return [Finding(item, f"native: {how}", "ok")]
 
     advice = "It needs a C compiler and Python's headers."
     if native.is_free_threaded():
@@ -133,7 +142,8 @@ def look_at_c_compiler() -> list[Finding]:
     paths = [shutil.which(name) for name in names if name]
     compiler = next(filter(None, paths), None)
     if compiler is None:
-        advice = f"For the native frame hook: {install_compiler()}."
+        how = INSTALL_COMPILER.get(platform.system(), INSTALL_A_COMPILER)
+        advice = f"For the native frame hook: {how}."
         return [Finding("C compiler", "none", "note", advice)]
 
     # A system's Python often comes without them
@@ -152,7 +162,8 @@ def look_at_cxx_compiler() -> list[Finding]:
 
     compiler = find_cxx()
     if compiler is None:
-        advice = f"For C++ kernels: {install_compiler()}."
+        how = INSTALL_COMPILER.get(platform.system(), INSTALL_A_COMPILER)
+        advice = f"For C++ kernels: {how}."
         return [Finding("C++ compiler", "none", "missing", advice, required=True)]
 
     # A compiler without its standard library is there, too, and builds nothing
@@ -167,7 +178,8 @@ def look_at_cxx_compiler() -> list[Finding]:
     if has_openmp:
         findings.append(Finding("OpenMP", "yes", "ok"))
     else:
-        findings.append(Finding("OpenMP", "no", "note", no_openmp()))
+        advice = NO_OPENMP_ON_MACOS if platform.system() == "Darwin" else NO_OPENMP
+        findings.append(Finding("OpenMP", "no", "note", advice))
     return findings
 
 
@@ -357,20 +369,6 @@ def first_line(program: str, flag: str) -> str:
     if output_lines:
         return output_lines[0]
     return Path(program).name
-
-
-def install_compiler() -> str:
-    return INSTALL_COMPILER.get(platform.system(), "install a C++ compiler")
-
-
-def no_openmp() -> str:
-    if platform.system() == "Darwin":
-        more = "For more: brew install libomp, or use the conda environment."
-        return f"Kernels run on one thread. {more}"
-    return (
-        "Kernels run on one thread. "
-        "Install the compiler's OpenMP runtime (libgomp, libomp) for more."
-    )
 
 
 def home_as_tilde(path: Path) -> str:

@@ -10,6 +10,8 @@ import pytest
 
 from course_lib import config, native
 from course_lib.grading import cli, sandbox
+from course_lib.grading.terminal import columns_of, wrapped
+from course_lib.languages import labels, messages
 from course_lib.tools import doctor, doctor_looks
 from course_lib.tools.doctor import Finding
 
@@ -84,6 +86,40 @@ def test_this_machine_has_what_is_required(capsys):
     assert said.startswith("item") and "\nTier: " in said
 
 
+def test_in_chinese_each_column_begins_where_it_does_in_english(capsys, monkeypatch):
+    monkeypatch.setenv("COURSE_LANGUAGE", "zh")
+    monkeypatch.setenv("COLUMNS", "80")
+    monkeypatch.setattr(
+        doctor_looks,
+        "LOOKS",
+        (
+            lambda: [Finding("C compiler", "none", "missing", "install a C++ compiler")],
+            lambda: [Finding("GPU", "none that torch can use", "note", "Kernels run scalar. " * 9)],
+        ),
+    )
+    assert cli.main(["doctor"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0].split() == ["项目", "现状", "状态", "怎样装上"]
+    begins = [columns_of(lines[row][: lines[row].index(word)]) for row, word in STATUSES]
+    assert begins == [columns_of(lines[0].split("状态")[0])] * 2
+    assert max(map(columns_of, lines[:5])) <= 80 and "档位：" in lines[-1]
+
+
+STATUSES = ((2, "缺少"), (3, "提示"))
+
+
+def test_without_babel_the_chinese_doctor_speaks_english(capsys, monkeypatch):
+    for cached in (messages.sentences, messages._patterns, labels.labels):
+        cached.cache_clear()
+    monkeypatch.setenv("COURSE_LANGUAGE", "zh")
+    monkeypatch.setitem(sys.modules, "babel.messages.pofile", None)
+    monkeypatch.setattr(doctor_looks, "LOOKS", (lambda: [Finding("GPU", "none", "note")],))
+    assert cli.main(["doctor"]) == 0
+    assert capsys.readouterr().out.startswith("item")
+    for cached in (messages.sentences, messages._patterns, labels.labels):
+        cached.cache_clear()
+
+
 def test_a_finding_says_how_to_get_what_is_missing():
     assert all(finding.advice for finding in doctor.checkup() if finding.status == "missing")
 
@@ -130,8 +166,8 @@ CACHED = SimpleNamespace(__file__="cache/native/_framehook.so")
 @pytest.mark.parametrize(
     "module, said, status",
     [
-        (HERE, "native, installed", "ok"),
-        (CACHED, "native, built at first use", "ok"),
+        (HERE, "native: built at installation", "ok"),
+        (CACHED, "native: built at first use", "ok"),
         (None, "none: nothing can be captured", "missing"),
     ],
 )
@@ -266,3 +302,11 @@ def test_help_of_the_operator_table_is_for_who_uses_it(capsys):
     assert "In: " not in said and "Out:" not in said
     assert "compare each result with eager" in said
     assert max(map(len, parser().description.splitlines())) <= 100
+
+
+def test_chinese_is_wrapped_by_columns_and_no_line_begins_with_a_full_stop():
+    text = "没有编译器。请安装 g++，然后再试。"
+    lines = wrapped(text, 12)
+    assert "".join(lines) == text.replace("安装 g++", "安装g++") or "".join(lines) == text
+    assert max(map(columns_of, lines)) <= 14
+    assert not any(line.startswith(("。", "，")) for line in lines)

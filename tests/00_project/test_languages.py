@@ -123,6 +123,20 @@ def shown_cells(root: Path, part: Part) -> list[str]:
     return [cell.source for cell in edition.lesson(root, part, CHINESE).cells]
 
 
+def test_a_heading_that_all_lessons_have_is_one_heading_in_chinese_too(root):
+    """ "The real thing" is one part of every lesson, and a reader knows it by its name."""
+    said: dict[str, set[str]] = {}
+    for file in sorted((root / translation.CATALOGS / CHINESE / "notebooks").glob("*.po")):
+        for entry in catalog.read(file):
+            english, text = (
+                re.findall(r"(?m)^## .+$", side) for side in (entry.english, entry.text)
+            )
+            for heading, translated in zip(english, text, strict=True):
+                said.setdefault(heading, set()).add(translated)
+    assert len(said["## The real thing"]) == 1
+    assert {heading: texts for heading, texts in said.items() if len(texts) > 1} == {}
+
+
 def test_a_cell_that_was_edited_is_told_and_shown_in_english_with_a_mark(small_course):
     root, part, cells = small_course
     assert not translation.stale(root)

@@ -19,6 +19,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+from course_lib.grading.terminal import Help
+
 Command = Callable[[argparse.Namespace], int]
 
 
@@ -30,7 +32,9 @@ class Commands:
 
     def add(self, function: Command, about: str) -> argparse.ArgumentParser:
         """A command with the function's name."""
-        added = self.group.add_parser(function.__name__, help=about, description=about)
+        added = self.group.add_parser(
+            function.__name__, help=about, description=about, formatter_class=Help
+        )
         added.set_defaults(run=function)
         return added
 

@@ -27,30 +27,36 @@ JUST_SAVED = 5.0  # seconds
 def add(commands: Commands) -> None:
     add_check(commands)
     add_progress(commands)
-    it = commands.add(certificate, "a page that says that you have done all of it")
-    it.add_argument("--name", default="", help="whose certificate it is")
+    it = commands.add(certificate, phrase("a page that says that you have done all of it"))
+    it.add_argument("--name", default="", help=phrase("whose certificate it is"))
     it.add_argument(
-        "--page", type=Path, default=Path("certificate.html"), help="where (default: %(default)s)"
+        "--page",
+        type=Path,
+        default=Path("certificate.html"),
+        help=phrase("where (default: %(default)s)"),
     )
-    it = commands.add(feedback, "what to send when a lesson is wrong, unclear or too long")
-    it.add_argument("lesson", help="its number or name")
+    it = commands.add(feedback, phrase("what to send when a lesson is wrong, unclear or too long"))
+    it.add_argument("lesson", help=phrase("its number or name"))
 
 
 # ---- check and progress
 
 
 def add_check(commands: Commands) -> None:
-    it = commands.add(check, "mark your own exercise notebook")
-    it.add_argument("lesson", help="its number or name: 2, 02 or 02_bytecode_capture")
-    it.add_argument("--notebook", type=Path, help="another file than your copy under work/")
+    it = commands.add(check, phrase("mark your own exercise notebook"))
+    it.add_argument("lesson", help=phrase("its number or name: 2, 02 or 02_bytecode_capture"))
+    it.add_argument("--notebook", type=Path, help=phrase("another file than your copy under work/"))
     it.add_argument(
         "--seconds",
         type=above_zero,
         default=120,
-        help="time limit of one cell (default: %(default)s)",
+        help=phrase("time limit of one cell (default: %(default)s)"),
     )
     it.add_argument(
-        "--memory", type=above_zero, default=6, help="memory limit in GiB (default: %(default)s)"
+        "--memory",
+        type=above_zero,
+        default=6,
+        help=phrase("memory limit in GiB (default: %(default)s)"),
     )
 
 
@@ -126,8 +132,10 @@ def remember_result(lesson: Lesson, report: Report, answers: str) -> None:
 
 
 def add_progress(commands: Commands) -> None:
-    it = commands.add(progress, "how far you are: points of each lesson, and what comes next")
-    it.add_argument("--html", type=Path, metavar="FILE", help="write it as a page, too")
+    it = commands.add(
+        progress, phrase("how far you are: points of each lesson, and what comes next")
+    )
+    it.add_argument("--html", type=Path, metavar="FILE", help=phrase("write it as a page, too"))
 
 
 @tidied

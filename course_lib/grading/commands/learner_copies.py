@@ -33,13 +33,15 @@ COUNTED = {
 def add(commands: Commands) -> None:
     add_start(commands)
     it = commands.add(
-        update, "put a newer version of the exercises into your copies; your answers stay"
+        update, phrase("put a newer version of the exercises into your copies; your answers stay")
     )
-    it.add_argument("lessons", nargs="*", help="numbers or names (default: all of your copies)")
+    it.add_argument(
+        "lessons", nargs="*", help=phrase("numbers or names (default: all of your copies)")
+    )
 
     add_undo(commands)
-    it = commands.add(join, "join the course at a lesson, with all stages before it given")
-    it.add_argument("lesson", help="its number or name")
+    it = commands.add(join, phrase("join the course at a lesson, with all stages before it given"))
+    it.add_argument("lesson", help=phrase("its number or name"))
     add_assemble(commands)
 
 
@@ -87,20 +89,24 @@ def speak_as_the_copies(root: Path) -> None:
 
 
 def add_start(commands: Commands) -> None:
-    it = commands.add(start, "make your own copy of a lesson's exercises, work/NN_name.ipynb")
-    it.add_argument("lessons", nargs="*", help="numbers or names (default: all)")
+    it = commands.add(
+        start, phrase("make your own copy of a lesson's exercises, work/NN_name.ipynb")
+    )
+    it.add_argument("lessons", nargs="*", help=phrase("numbers or names (default: all)"))
     it.add_argument(
         "--all",
         type=Path,
         metavar="FOLDER",
-        help="write the whole course into a folder: for who installed a wheel and has no clone",
+        help=phrase(
+            "write the whole course into a folder: for who installed a wheel and has no clone"
+        ),
     )
     it.add_argument(
         "--from",
         dest="source",
         type=Path,
         metavar="PATH",
-        help="take your answers from another notebook, folder or older clone",
+        help=phrase("take your answers from another notebook, folder or older clone"),
     )
 
 
@@ -235,12 +241,14 @@ def each_lesson(
 
 def add_undo(commands: Commands) -> None:
     it = commands.add(
-        undo, "bring back your copy as it was before the last command that changed it"
+        undo, phrase("bring back your copy as it was before the last command that changed it")
     )
-    it.add_argument("lesson", help="its number or name")
-    it.add_argument("--list", action="store_true", help="show what is kept, and change nothing")
+    it.add_argument("lesson", help=phrase("its number or name"))
     it.add_argument(
-        "--to", type=int, metavar="VERSION", help="one of the versions that --list shows"
+        "--list", action="store_true", help=phrase("show what is kept, and change nothing")
+    )
+    it.add_argument(
+        "--to", type=int, metavar="VERSION", help=phrase("one of the versions that --list shows")
     )
 
 
@@ -306,11 +314,15 @@ def join(args: argparse.Namespace) -> int:
 def add_assemble(commands: Commands) -> None:
     it = commands.add(
         assemble,
-        "your own compiler: which of its stages are yours by now, and why the others are not",
+        phrase(
+            "your own compiler: which of its stages are yours by now, and why the others are not"
+        ),
     )
-    it.add_argument("--folder", type=Path, help="another folder of exercise notebooks than work/")
-    it.add_argument("--page", type=Path, help="write a page to keep (.html)")
-    it.add_argument("--name", default="", help="whose compiler it is, for that page")
+    it.add_argument(
+        "--folder", type=Path, help=phrase("another folder of exercise notebooks than work/")
+    )
+    it.add_argument("--page", type=Path, help=phrase("write a page to keep (.html)"))
+    it.add_argument("--name", default="", help=phrase("whose compiler it is, for that page"))
 
 
 @tidied

@@ -11,19 +11,22 @@ import importlib.util
 import sys
 from pathlib import Path
 
+from course_lib.languages import phrase
+
 from . import Commands
 
 
 def add(commands: Commands) -> None:
     commands.add(
-        doctor, "what this machine has, which tier it gets, what is missing and how to get it"
+        doctor,
+        phrase("what this machine has, which tier it gets, what is missing and how to get it"),
     )
-    commands.add(demo, "one function from Python bytecode to a fused kernel, step by step")
+    commands.add(demo, phrase("one function from Python bytecode to a fused kernel, step by step"))
     commands.add_with_own_options(
-        bench, "eager, course_lib and torch.compile side by side (`course bench --help`)"
+        bench, phrase("eager, course_lib and torch.compile side by side (`course bench --help`)")
     )
     commands.add_with_own_options(
-        coverage, "which of torch's operators compile, and whether they are right"
+        coverage, phrase("which of torch's operators compile, and whether they are right")
     )
     add_report(commands)
     add_gallery(commands)
@@ -58,26 +61,26 @@ def coverage(args: argparse.Namespace) -> int:
 
 def add_report(commands: Commands) -> None:
     it = commands.add(
-        report, "run a script, and write one page about everything that was compiled in it"
+        report, phrase("run a script, and write one page about everything that was compiled in it")
     )
     it.add_argument(
         "--out",
         type=Path,
         default=Path("compile_report"),
-        help="the folder for the page (default: %(default)s)",
+        help=phrase("the folder for the page (default: %(default)s)"),
     )
     it.add_argument(
         "--torch-compile",
         action="store_true",
-        help="let torch.compile in the script mean cl.compile",
+        help=phrase("let torch.compile in the script mean cl.compile"),
     )
     it.add_argument(
         "-m",
         dest="module",
         nargs=argparse.REMAINDER,
-        help="a module and its arguments, in place of a script",
+        help=phrase("a module and its arguments, in place of a script"),
     )
-    it.add_argument("script", nargs=argparse.REMAINDER, help="the script and its arguments")
+    it.add_argument("script", nargs=argparse.REMAINDER, help=phrase("the script and its arguments"))
 
 
 def report(args: argparse.Namespace) -> int:
