@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+
 import pytest
 import version_matrix as matrix
 
@@ -70,7 +72,9 @@ def test_the_table_says_what_was_really_run(records):
     for page in records:
         text = page.read_text()
         row = next(line for line in text.splitlines() if line.startswith("| newest |"))
-        assert "without slow ones: 2 failed, 7,000 passed" in row and row.endswith("| not run |")
+        assert "without slow ones: 2 failed, 7,000 passed" in row and row.endswith(
+            "| not run | not run |"
+        )
         assert "| oldest | 3.11 | 2.11.0 |" in text and "old\n" not in text
         assert text.startswith("before\n") and text.endswith("\nafter\n")
 
@@ -147,3 +151,27 @@ def test_notebooks_that_were_run_again_stand_beside_all(records):
 
     matrix.keep(record_of(matrix.NOTEBOOKS, summary="92 passed in 9s"))
     assert matrix.notebooks_of(matrix.read_records()["newest"]) == "92 passed"
+
+
+def test_the_chinese_lessons_have_a_column_of_their_own(records):
+    matrix.keep(record_of(matrix.NOTEBOOKS, summary="90 passed in 9s"))
+    matrix.keep(record_of("Chinese notebooks 00 and 11", summary="1 failed, 29 passed in 3s"))
+    assert records[0].read_text().count("| 90 passed | 00 and 11: 1 failed, 29 passed |") == 1
+
+    matrix.keep(record_of(matrix.CHINESE, summary="60 passed in 9s"))
+    assert records[0].read_text().count("| 90 passed | 60 passed |") == 1
+
+
+def test_the_chinese_lessons_are_made_before_they_are_run(records, monkeypatch, tmp_path):
+    commands = []
+
+    def run(command, **_):
+        commands.append(command)
+        return subprocess.CompletedProcess(command, 0, "60 passed in 9s", "")
+
+    monkeypatch.setattr(matrix.subprocess, "run", run)
+    part = matrix.run_chinese(tmp_path, matrix.options(["newest", "--only", "chinese"]))
+
+    assert [command[4] for command in commands[:2]] == ["translations", "test-notebooks"]
+    assert commands[1][-1] == "NOTEBOOKS=notebooks/zh/*.ipynb"
+    assert (part.what, part.counts) == (matrix.CHINESE, "60 passed")

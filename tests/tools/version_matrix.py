@@ -5,6 +5,7 @@
     python tests/tools/version_matrix.py newest --fast     one row, without slow tests and without notebooks
     python tests/tools/version_matrix.py                   every row, one after the other (hours)
     python tests/tools/version_matrix.py newest --only notebooks    one part of a row
+    python tests/tools/version_matrix.py newest --only chinese      the lessons in Chinese, which no other run takes
     python tests/tools/version_matrix.py newest --rooms 02 09       the tests of some rooms: tests/02_*, tests/09_*
     python tests/tools/version_matrix.py --tables          write the tables anew from the records
 
@@ -37,7 +38,7 @@ RECORDS = ROOT / "docs" / "measurements" / "versions.json"
 PAGES = (ROOT / "docs" / "measurements" / "versions.md", ROOT / "README.md")
 BEGIN, END = "<!-- versions: begin -->", "<!-- versions: end -->"
 PACKAGES = ("torch", "triton", "numpy", "jupyterlab", "ipykernel")
-TESTS, NOTEBOOKS = "tests", "notebooks"
+TESTS, NOTEBOOKS, CHINESE = "tests", "notebooks", "Chinese notebooks"
 NOT_SLOW = " that are not slow"
 FAST = TESTS + NOT_SLOW
 
@@ -126,7 +127,7 @@ def options(arguments: list[str]) -> argparse.Namespace:
     parser.add_argument("--list", action="store_true", help="only say which rows there are")
     parser.add_argument("--tables", action="store_true", help="only write the tables anew")
     parser.add_argument("--fast", action="store_true", help="no slow tests, no notebooks")
-    parser.add_argument("--only", choices=("tests", "notebooks"), help="one of the two")
+    parser.add_argument("--only", choices=("tests", "notebooks", "chinese"), help="one of them")
     parser.add_argument(
         "--rooms", nargs="+", default=[], metavar="NN", help="only tests/NN_*, and no notebooks"
     )
@@ -158,11 +159,13 @@ def run_row(row: Row, chosen: argparse.Namespace) -> Record:
             return record
 
     record.python, record.versions = versions_in(environment)
-    if chosen.only != "notebooks":
+    if chosen.only in (None, "tests"):
         part = run_tests(environment, chosen)
         record.parts[part.what] = part
     if chosen.only == "notebooks" or not (chosen.fast or chosen.only or chosen.rooms):
         record.parts[NOTEBOOKS] = run_notebooks(environment, chosen)
+    if chosen.only == "chinese":
+        record.parts[CHINESE] = run_chinese(environment, chosen)
 
     if chosen.remove and not chosen.environment:
         shutil.rmtree(environment)
@@ -250,6 +253,15 @@ def run_notebooks(environment: Path, chosen: argparse.Namespace) -> Part:
     return run_pytest(command, NOTEBOOKS, environment)
 
 
+def run_chinese(environment: Path, chosen: argparse.Namespace) -> Part:
+    """The lessons in `notebooks/zh`: they are not tracked, so they are made first."""
+    make = ["make", "--no-print-directory", "CONDA_PREFIX=", f"VENV={environment}"]
+    subprocess.run([*make, "translations"], cwd=ROOT, capture_output=True, check=True)
+
+    command = [*make, "test-notebooks", f"WORKERS={chosen.workers}"]
+    return run_pytest([*command, "NOTEBOOKS=notebooks/zh/*.ipynb"], CHINESE, environment)
+
+
 def run_pytest(command: list[str], what: str, environment: Path) -> Part:
     """Run one command that ends with pytest's summary."""
     path = f"{environment.absolute() / 'bin'}{os.pathsep}{os.environ['PATH']}"
@@ -315,14 +327,14 @@ def keep(record: Record) -> None:
     records = read_records()
     known = records.get(record.row)
     same = known and (known.python, known.versions) == (record.python, record.versions)
-    runs_all_notebooks = NOTEBOOKS in record.parts
+    runs = set(record.parts)
 
     if known and same:
         record.parts = known.parts | record.parts
     if TESTS in record.parts:
         record.parts = without_single_ones(record.parts, TESTS)
-    if runs_all_notebooks:
-        record.parts = without_single_ones(record.parts, NOTEBOOKS)
+    for whole in runs.intersection((NOTEBOOKS, CHINESE)):
+        record.parts = without_single_ones(record.parts, whole)
 
     records[record.row] = record
     ordered = {row.name: asdict(records[row.name]) for row in MATRIX if row.name in records}
@@ -355,17 +367,18 @@ def with_table(text: str, rows: str) -> str:
 
 def table(records: dict[str, Record]) -> str:
     """One line a row, in the order of MATRIX."""
-    lines = ["| row | Python | torch | Triton | NumPy | tests | notebooks (cells) |"]
-    lines.append("|---|---|---|---|---|---|---|")
+    heads = ("row", "Python", "torch", "Triton", "NumPy", "tests")
+    lines = [as_cells(*heads, f"{NOTEBOOKS} (cells)", f"{CHINESE} (cells)")]
+    lines.append("|---|---|---|---|---|---|---|---|")
 
     for row in MATRIX:
         record = records.get(row.name)
         if record is None:
             wanted = (row.python, row.torch.removeprefix("torch=="), "", "")
-            lines.append(as_cells(row.name, *wanted, "not run yet", ""))
+            lines.append(as_cells(row.name, *wanted, "not run yet", "", ""))
             continue
         versions = [record.versions.get(name, "") for name in ("torch", "triton", "numpy")]
-        said = tests_of(record), notebooks_of(record)
+        said = tests_of(record), notebooks_of(record), notebooks_of(record, CHINESE)
         lines.append(as_cells(row.name, record.python, *versions, *said))
     return "\n".join(lines)
 
@@ -380,15 +393,15 @@ def tests_of(record: Record) -> str:
     return "; ".join(said) or "not run"
 
 
-def notebooks_of(record: Record) -> str:
+def notebooks_of(record: Record, edition: str = NOTEBOOKS) -> str:
     """What the table says of a row's notebooks: `5 failed, 9 passed; 00 and 11 again: 7 passed`."""
     said = []
 
     for what, part in record.parts.items():
-        if what == NOTEBOOKS:
+        if what == edition:
             said.append(part.counts)
-        elif what.startswith(NOTEBOOKS):
-            said.append(f"{what.removeprefix(NOTEBOOKS).strip()}: {part.counts}")
+        elif what.startswith(edition):
+            said.append(f"{what.removeprefix(edition).strip()}: {part.counts}")
     return "; ".join(said) or "not run"
 
 
