@@ -186,7 +186,10 @@ def in_numbers(sizes: Sequence[Any], numbers: Numbers) -> tuple[int, ...]:
 class NumpyHandler:
     """The virtual operations on arrays.
 
-    `values`: what the loop symbols stand for; `served`: values that need no load."""
+    values: what the loop symbols stand for. served: values of buffers that need no load.
+    masks: the conditions of the `masked` bodies that are being computed, the outermost first.
+
+    An operation that has no method here is looked up in `NUMPY` by its name."""
 
     memory: Memory
     values: dict[sympy.Symbol, Any]
@@ -211,7 +214,8 @@ class NumpyHandler:
             value = value.float()
         return value.numpy()
 
-    constant = to_dtype = staticmethod(convert)
+    constant = staticmethod(convert)
+    to_dtype = staticmethod(convert)
     where = staticmethod(np.where)
 
     def index_expr(self, expr: sympy.Expr, dtype: torch.dtype) -> Array:
@@ -230,22 +234,26 @@ class NumpyHandler:
         return np.where(condition, value, np.asarray(other).astype(value.dtype))
 
     def indirect(self, value: Array, size: Any, wrap: bool = True) -> sympy.Symbol:
-        """A symbol for indices that were computed.
+        """A symbol for indices that were computed, to be used in the index of a load.
 
         Raises IndexError for one outside of a dimension of `size` elements."""
         size = compute(size, self.values)
-        place = value = np.asarray(value)
+        value = np.asarray(value)
+        place = value
         if wrap:
             # An index below 0 counts from the end.
             place = np.where(value < 0, value + size, value)
 
         valid = (place >= 0) & (place < size)
         for mask in self.masks:
-            place, valid = np.where(mask, place, 0), valid | ~np.asarray(mask)
+            # What is masked out is never used, so any index will do there.
+            place = np.where(mask, place, 0)
+            valid = valid | ~np.asarray(mask)
         if not np.all(valid):
             wrong = value[~valid].flat[0]
             raise IndexError(f"index out of range: {wrong} in a dimension of size {size}")
 
+        # A new name each time, for `values` grows
         symbol = sympy.Symbol(f"at{len(self.values)}", integer=True, nonnegative=True)
         self.values[symbol] = place.astype(np.int64)
         return symbol
@@ -277,6 +285,7 @@ def reduce_last(value: Array, node: Reduction, kept: int) -> Array:
     flat = value.reshape((*value.shape[:kept], math.prod(value.shape[kept:])))
     combine = getattr(flat, node.kind)
     options = {}
+    # NumPy's other reductions choose one of the values: they take no dtype.
     if node.kind in ("sum", "prod"):
         options["dtype"] = numpy_dtype(node.accumulate)
 
@@ -319,6 +328,7 @@ def run_node(node: LoopNode, memory: Memory, numbers: Numbers = NO_SYMBOLS) -> N
         value = reduce_last(value, node, rank)
 
     memory[node.buffer.name] = empty(node.buffer, numbers)
+    # One index for each result: the symbols of the dimensions that were reduced have none.
     rows = {**numbers, **dict(zip(symbols, grid(sizes[:rank]), strict=False))}
     place = compute(node.place(symbols[:rank]), rows)
     store(node.buffer, memory, place, value)
@@ -349,7 +359,7 @@ def run_extern(kernel: ExternKernel, memory: Memory, numbers: Numbers = NO_SYMBO
 
 
 def seen(view: View, memory: Memory, numbers: Numbers = NO_SYMBOLS) -> torch.Tensor:
-    """A view as a tensor."""
+    """A view as a tensor, in the memory of its buffer."""
     base = memory[view.buffer.name]
     shape = in_numbers(view.shape, numbers)
     stride = in_numbers(view.stride, numbers)

@@ -116,6 +116,7 @@ def explain(function: Callable[..., Any]) -> Callable[..., Explanation]:
 
     def run(*args: Any, **kwargs: Any) -> Explanation:
         recording = Recording()
+        # What `cl.compile` has left on a function that it has wrapped
         own_compiler = getattr(function, "_course_compiler", None)
         dynamic = own_compiler.dynamic if own_compiler else None
         is_whole = own_compiler is not None and own_compiler.fullgraph
@@ -131,11 +132,14 @@ def explain(function: Callable[..., Any]) -> Callable[..., Explanation]:
 def kept_in_the_graph(is_whole: bool) -> Iterator[None]:
     """Inside, what only the data says stays in the graph, as under `fullgraph=True`, if it
     `is_whole`."""
-    before = config.capture_scalar_outputs, config.capture_dynamic_output_shape_ops
+    scalars = config.capture_scalar_outputs
+    shapes = config.capture_dynamic_output_shape_ops
+    # A setting that the program has made stays; one that it left open (None) becomes True.
     if is_whole:
-        config.capture_scalar_outputs = chosen(before[0], True)
-        config.capture_dynamic_output_shape_ops = chosen(before[1], True)
+        config.capture_scalar_outputs = chosen(scalars, True)
+        config.capture_dynamic_output_shape_ops = chosen(shapes, True)
     try:
         yield
     finally:
-        config.capture_scalar_outputs, config.capture_dynamic_output_shape_ops = before
+        config.capture_scalar_outputs = scalars
+        config.capture_dynamic_output_shape_ops = shapes

@@ -153,7 +153,8 @@ class Trace(Recording):
             result = pick(self.captures, index, CAPTURED)
             return guard_table(result.guards, failed, result.name)
 
-        # Where there are several functions, each guard says whose it is.
+        # Where there are several functions, each guard says whose it is. (The same guard of two is
+        # the first one's: its name is written last.)
         frames: dict[Any, str] = {}
         for result in reversed(self.captures):
             frames |= dict.fromkeys(result.guards, result.name)
@@ -186,7 +187,7 @@ class Trace(Recording):
     def shape_map(
         self, function: Any, sizes: Mapping[str, Sequence[int]], *make: Callable[..., Any]
     ) -> Picture:
-        """Which entry serves which size (see `viz.shapes.shape_map`)."""
+        """Which entry serves which size (see `viz.shape_map`)."""
         return shape_map(self, function, sizes, *make)
 
     def loops(self, index: int = 0) -> Picture:
@@ -195,7 +196,7 @@ class Trace(Recording):
 
     def fusion(self, index: int = 0) -> Picture:
         """Loops before and after fusion, and why some stayed apart."""
-        pick(self.of(events.Scheduled), index, SCHEDULED)
+        pick(self.of(events.Scheduled), index, SCHEDULED)  # raises if there is none
         return fusion(self, index)
 
     def memory(self, index: int = 0) -> MemoryUse:
@@ -232,7 +233,7 @@ class Trace(Recording):
         """The kernels of one compiled graph under the limits of a machine, in bytes/s and FLOP/s.
 
         They are timed here and now, unless `seconds` says what was measured elsewhere."""
-        pick(self.of(events.KernelsBuilt), index, BUILT)
+        pick(self.of(events.KernelsBuilt), index, BUILT)  # raises if there is none
         return kernel_roofline(self, bandwidth, peak, index, seconds)
 
     def autotuned(self, index: int = 0) -> Picture:
@@ -255,7 +256,7 @@ class Trace(Recording):
         )
         caption = "Where capture stopped, why, and what can be done about it."
         alt = f"Capture stopped {plural(len(problems), 'time')}: {reasons}."
-        return Picture(body, caption, alt, "\n\n".join(sentences), ("break",))
+        return Picture(body, caption, alt, "\n\n".join(sentences), sheets=("break",))
 
     def break_card(self, index: int = 0) -> Picture:
         """One graph break in full: with the bytecode around it and the calls that led there."""
@@ -310,7 +311,7 @@ def all_code(compiled: Any) -> Picture:
     names = ", ".join(kernel.name for kernel in compiled.kernels)
     alt = f"Generated code: a wrapper and {plural(len(compiled.kernels), 'kernel')}: {names}."
     caption = "All that was generated for this graph; open a kernel to read it."
-    return Picture("".join(parts), caption, alt, "\n".join(text), ("code",))
+    return Picture("".join(parts), caption, alt, "\n".join(text), sheets=("code",))
 
 
 def section(name: str, source: str, language: str, opened: bool) -> str:
@@ -341,12 +342,14 @@ def record(folder: str | os.PathLike[str] | None = None) -> Iterator[Trace]:
         report = Path(folder).absolute() / "report.html"
         report.parent.mkdir(parents=True, exist_ok=True)
 
-    trace, run, start = Trace(), Run(command_line()), time.perf_counter()
+    trace = Trace()
+    run = Run(command_line())
+    start = time.perf_counter()
     try:
         with events.listener(trace.note, in_words), telling():
             yield trace
     except BaseException as error:
-        # This frame is none of the program's.
+        # The program's traceback should not begin with this frame, which is none of its own.
         error.__traceback__ = error.__traceback__ and error.__traceback__.tb_next
         run.error = how_it_ended(error)
         raise

@@ -39,6 +39,7 @@ class AutogradRows:
         }
 
     def joint_traced(self, event: events.JointTraced) -> None:
+        """Forward and backward were traced as one graph."""
         graph = event.graph.graph
         self.capture.add_given(graph)
         self.add_graph(graph, f"{self.lists.title}: forward and backward")
@@ -59,6 +60,7 @@ class AutogradRows:
                 if node.name in self.joint:
                     self.lists.nodes[node] = self.joint[node.name]
 
+        # (Inputs and outputs have a kind already, and keep it.)
         in_forward = {node.name for node in parts.forward.graph.nodes}
         for name, row in self.joint.items():
             if name in saved:

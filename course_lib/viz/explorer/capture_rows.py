@@ -29,7 +29,7 @@ class CaptureRows:
         self.lists = lists
         self.frames = frames
         self.row_of_run: dict[int, Row] = {}
-        """By the `id` of an `InstructionRun`."""
+        """By the `id` of an `InstructionRun` (the recording keeps these alive)."""
         self.graphs: list[fx.Graph] = []
         """The graphs as they were captured, in order."""
         self.sees: Sees = {
@@ -51,6 +51,7 @@ class CaptureRows:
 
     def add_functions(self, run: FrameRun) -> None:
         """The functions that were followed, each once."""
+        # "function file:", as `sources` calls them → the whole name of the file
         file_of_key = {}
         for step in walk(run.steps):
             filename = step.run.filename
@@ -58,8 +59,8 @@ class CaptureRows:
 
         for key, numbered in sources(run).items():
             file = file_of_key[key]
-            known = all((file, number) in self.lists.lines for number, _ in numbered)
-            if not known:
+            are_listed = all((file, number) in self.lists.lines for number, _ in numbered)
+            if not are_listed:
                 self.add_function(file, key.split(" ")[0], numbered)
 
     def add_function(self, file: str, function: str, numbered: list[tuple[int, str]]) -> None:
@@ -120,6 +121,7 @@ class CaptureRows:
         at = self.lists.moment("capture", f"{result.name} is captured: {size}")
         head = self.lists.head("fx", result.name, size, at=at)
 
+        # (A graph of a frame whose instructions were not recorded has no run.)
         run = next((run for run in self.frames if run.graph is result.graph), None)
         made_by = instructions_of_nodes(graph, run, self.row_of_run) if run else {}
         for node in graph.nodes:
@@ -235,6 +237,7 @@ def instructions_of_nodes(
         step.run.node: row_of_run[id(step.run)] for step in walk(run.steps) if step.run.node
     }
 
+    # From the end on: the nodes that an instruction added go before the one that it names.
     row_of_node: dict[fx.Node, Row] = {}
     last: fx.Node | None = None
     for node in reversed(graph.nodes):

@@ -41,6 +41,7 @@ already."""
 FOLD_CALLS_FROM = 400
 """With more instructions than this, calls that were followed are folded."""
 TABLE_ROWS = 40
+"""So many operations stand in the table at once; the others unfold."""
 
 
 class Explorer(Live):
@@ -63,6 +64,7 @@ class Explorer(Live):
         """Everything the browser needs, as JSON."""
         rows = list(self.provenance)
         number = {row: n for n, row in enumerate(rows)}
+        # A value on a stack, as text → its place in the list that is sent
         strings: dict[str, int] = {}
 
         content = {
@@ -113,11 +115,13 @@ class Explorer(Live):
 
     @property
     def trains(self) -> bool:
+        """Was a backward compiled, too?"""
         return any(row.kind in ("saved", "backward") for row in self.provenance.rows["aten"])
 
     @property
     def start(self) -> Row:
-        """What is lit at first: an operation that became a line of a kernel."""
+        """What is lit at first: an operation that became a line of a kernel; the first row, if
+        there is none."""
         operations = [row for row in self.provenance.rows["fx"] if not row.kind]
         for row in operations:
             if any(other_row.pane == "code" for other_row in self.provenance.related(row)):
@@ -173,8 +177,10 @@ class Explorer(Live):
     @property
     def html(self) -> str:
         """The live form as a piece of HTML: it may stand in any page, with others of its kind."""
+        # The widget takes the script as a module. In a page it is plain script, and `render` gets a
+        # stand-in for the widget's model: its one field, `data`, is the text of the element before.
         script = SCRIPT.read_text(encoding="utf-8").replace("export default { render };", "")
-        # nothing in it may end the script
+        # Nothing in it may end the script
         data = self.data.replace("</", "<\\/").replace("<!--", "<\\u0021--")
         start = "const here = document.currentScript; "
         start += "render({ model: { get: () => here.previousElementSibling.textContent }, el: here.parentElement });"
@@ -224,7 +230,7 @@ def thread(provenance: Provenance, row: Row) -> list[str]:
     lines = [
         f"{related_row.label}: {related_row.text.strip()}" for related_row in rows_of_pane["source"]
     ]
-    # The steps of a group have depth 2.
+    # Groups have depth 1. (Their steps have depth 2, and are left out.)
     groups = [
         group_name(related_row) for related_row in rows_of_pane["groups"] if related_row.depth == 1
     ]
@@ -238,6 +244,7 @@ def thread(provenance: Provenance, row: Row) -> list[str]:
 
 
 def group_name(group: Row) -> str:
+    """A kernel by its name; a library call, which has none, in words."""
     if group.kind == "library":
         return "a library call"
     return group.text

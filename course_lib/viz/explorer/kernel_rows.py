@@ -52,6 +52,7 @@ class KernelRows:
     # ---- loops -----------------------------------------------------------------------------------
 
     def lowered(self, event: events.Lowered) -> None:
+        """A row for each loop, from the ATen nodes that it came from."""
         graph = event.graph
         size = plural(len(graph.nodes), "loop")
         self.lists.head("loops", self.lists.title, size, at=self.lists.next_moment)
@@ -76,6 +77,7 @@ class KernelRows:
     # ---- groups ----------------------------------------------------------------------------------
 
     def scheduled(self, event: events.Scheduled) -> None:
+        """A moment for each fusion; then a row for each kernel and library call."""
         schedule = event.schedule
         for decision in schedule.decisions:
             if isinstance(decision.answer, Fuse):
@@ -102,17 +104,21 @@ class KernelRows:
         in_kernels = {
             self.loops[node.buffer.name] for kernel in schedule.fused for node in kernel.nodes
         }
+        # (A library call that writes several buffers is one row. A loop without `up` came from no
+        # node, and nothing could lead to it.)
         every_loop = dict.fromkeys(self.loops.values())
         return [row for row in every_loop if row.up and row not in in_kernels]
 
     def add_library_call(self, kernel: ExternKernel, traffic: str) -> None:
+        """A library call, or a kernel that is written as a whole (attention), which has no
+        steps."""
         sentence = f"{kernel.label} stays a library call"
         if not kernel.is_library:
             sentence = f"{kernel.label} is one kernel: {kernel.why}"
         at = self.lists.moment("scheduling", sentence)
         row = self.lists.add("groups", kernel.label, kind="library", note=traffic, at=at)
 
-        # One loop wrote all its buffers.
+        # All its buffers have the same row, that of the call in "Loops"; some calls have no buffer.
         row.up = [self.loops[buffer.name] for buffer in kernel.buffers][:1]
         self.groups[kernel] = row
 
@@ -134,13 +140,16 @@ class KernelRows:
             row.note = name if name in kernel.stores else f"{name} in registers"
             row.up = [loop, *read]
 
+            # A kernel's row stands above its steps, and yet came from them.
             head.up.append(row)
             self.steps[kernel, name] = row
 
     # ---- code ------------------------------------------------------------------------------------
 
     def kernels_built(self, event: events.KernelsBuilt) -> None:
+        """The source of each kernel, then the program that calls them."""
         compiled = event.compiled
+        # `printed` are the kernels of the schedule that have a source, in the same order.
         source_of = dict(zip(compiled.schedule.printed, compiled.kernels, strict=True))
         for kernel, source in source_of.items():
             self.add_source(kernel, source)
@@ -179,9 +188,9 @@ class KernelRows:
 
         rows = self.add_lines(program, "python", at)
         for row, names in zip(rows, names_by_line(program), strict=True):
-            known = [name for name in names if name in group_of_name]
-            if known:
-                row.of = group_of_name[known[0]]
+            of_kernels = [name for name in names if name in group_of_name]
+            if of_kernels:
+                row.of = group_of_name[of_kernels[0]]
                 row.up = [row.of]
 
     def add_lines(self, source: str, language: str, at: int) -> list[Row]:
@@ -206,6 +215,7 @@ class KernelRows:
 
             for text, number in lines:
                 row = self.lists.add("machine", text, at=at)
+                # (0 for a line that came from no line of the source)
                 if 0 < number <= len(rows):
                     row.up = [rows[number - 1]]
                 else:

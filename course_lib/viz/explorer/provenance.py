@@ -54,6 +54,7 @@ class Provenance:
 
         A kernel stands for all that it holds."""
         row = row.of or row
+        # What came from a kernel's steps came from the kernel.
         start = {row, *row.up} if row.kind == "group" else {row}
 
         def above(one: Row) -> Iterable[Row]:
@@ -73,7 +74,8 @@ class Provenance:
 
 
 def closure(start: Iterable[Row], after: Callable[[Row], Iterable[Row]]) -> set[Row]:
-    """The rows `start`, the rows that come after them, those that come after these, and so on."""
+    """The rows `start`, the rows that `after` gives for them, those that it gives for these, and so
+    on."""
     all_rows = set(start)
     waiting = list(all_rows)
     while waiting:
@@ -89,12 +91,12 @@ def read(recording: Recording, target: str) -> Lists:
     capture = CaptureRows(lists, frame_runs(recording))
     autograd = AutogradRows(lists, capture)
     kernels = KernelRows(lists, target)
-    others = OtherMoments(lists)
+    without_rows = OtherMoments(lists)
     sees: Sees = {
         **capture.sees,
         **autograd.sees,
         **kernels.sees,
-        **others.sees,
+        **without_rows.sees,
     }
 
     lists.moment("eager", "before the call")
@@ -108,8 +110,8 @@ def read(recording: Recording, target: str) -> Lists:
 
 
 def date_untold(rows: list[Row]) -> None:
-    """No event tells of a heading, or of a call that did not come back: it gets the moment of what
-    follows it."""
+    """No event tells of a heading, or of a call that did not come back (moment 0, "before the
+    call"): it gets the moment of what follows it."""
     later = 0
     for row in reversed(rows):
         row.at = row.at or later

@@ -119,7 +119,7 @@ class Lists:
         return self.add(pane, text, note=note, kind="head", depth=0, **more)
 
     def add_node(self, pane: str, node: fx.Node) -> Row:
-        """A row for a node of a graph."""
+        """A row for a node of a graph: 'add = add.Tensor(x, y)', with the type of its result."""
         if node.op == "output":
             row = self.add(pane, f"return {constants_of(node)}", kind="output")
         elif is_operation(node):

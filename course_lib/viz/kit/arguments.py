@@ -19,18 +19,23 @@ from torch import fx
 
 from course_lib.viz.kit.style import COLOURS
 
+MOST_LETTERS = 60
+"""A longer value is cut where the sentence of an error quotes it."""
+
 
 def shown(value: Any) -> str:
-    """A value in a sentence: short, and on one line."""
+    """A value in a sentence: short, and on one line. Of an object of another class, the class."""
     plain = isinstance(value, (str, int, float, type(None), list, tuple, dict))
     text = " ".join(repr(value).split()) if plain else type(value).__name__
-    if len(text) <= 60:
+    if len(text) <= MOST_LETTERS:
         return text
-    return text[:57] + "…"
+    return text[: MOST_LETTERS - 3] + "…"
 
 
 def is_whole(value: Any) -> bool:
-    """Can `value` count? (A tensor says that it can, and may not.)"""
+    """Is `value` one whole number?
+
+    It is tried, for every tensor has `__index__`, and raises there unless it holds one integer."""
     try:
         operator.index(value)
     except Exception:
@@ -133,10 +138,10 @@ class Kind:
 
 
 def with_attributes(words: str, *names: str) -> Kind:
-    """An object (no class) that has all these attributes, in its own right: a module answers for
-    what it does not have."""
+    """An object that has all these attributes."""
 
     def has_all(value: Any) -> bool:
+        # A class has its objects' attributes, too: `Recording` in place of a recording.
         return not isinstance(value, type) and all(hasattr(value, name) for name in names)
 
     return Kind(words, has_all)
@@ -171,14 +176,17 @@ def of_type(words: str, *types: type) -> Kind:
 
 
 def is_size(value: Any) -> bool:
+    """A number that a length or an area can show: bytes, seconds."""
     return is_number(value) and 0 <= value < math.inf
 
 
 def is_count(value: Any) -> bool:
+    """A whole number from 1. `True` is 1 in Python, but nobody counts with it."""
     return not isinstance(value, bool) and is_whole(value) and value >= 1
 
 
 def is_count_or_0(value: Any) -> bool:
+    """A whole number from 0."""
     return value is not False and is_whole(value) and value >= 0
 
 
@@ -213,7 +221,8 @@ F = TypeVar("F", bound=Callable[..., Any])
 def takes(**kinds: Kind) -> Callable[[F], F]:
     """Check these arguments before the function begins.
 
-    An iterator becomes a list, so that it can be read more than once.
+    An iterator becomes a list, so that it can be read more than once. An argument that was left out
+    is not looked at: its default is right.
 
     Raises TypeError with one sentence for an argument of another kind, and ValueError for a number
     out of range.

@@ -22,6 +22,12 @@ SHORTEST_SCALE = 160.0
 """px: the longest bar is not shorter than this, however long the names are."""
 THICK, STEP = 20, 32
 """px: a bar's height, and from one bar to the next."""
+BASE_LINE = 15
+"""px: from the top of a bar to the base line of its name and number."""
+NAME_GAP, NUMBER_GAP = 10, 8
+"""px: between a name and its bar, and between a bar and its number."""
+TITLE_LINE = 16
+"""px: the base line of the title's first line."""
 BEHIND = 90.0
 """px: room for the number behind a bar."""
 FITS = 540.0
@@ -73,7 +79,8 @@ class BarLayout:
 
     @property
     def height(self) -> float:
-        return self.top + sum(self.row_height(name) for name in self.names) + 2
+        margin = 2  # px below the last row
+        return self.top + sum(self.row_height(name) for name in self.names) + margin
 
     def row_height(self, name: str) -> int:
         return STEP + LETTERS * (len(self.names[name]) - 1)
@@ -102,18 +109,20 @@ def bars(
     layout = layout_of(values, unit, title)
     svg = Svg(layout.width, layout.height)
     for i, line in enumerate(layout.title):
-        svg.text(0, 16 + LETTERS * i, line, bold=True)
+        svg.text(0, TITLE_LINE + LETTERS * i, line, bold=True)
 
+    # 1.0 where no bar has a length: something to divide by
     largest = max((value for value in values.values() if math.isfinite(value)), default=0.0) or 1.0
     y = float(layout.top)
     for name, value in values.items():
         length = 0.0
         if math.isfinite(value) and value > 0:
+            # At least 2 px, so that a small value can be told from none
             length = max(2.0, layout.longest * value / largest)
         draw_bar(svg, layout, y, name, length, amount(value, unit), stage)
         y += layout.row_height(name)
 
-    # The line at zero
+    # The line at zero reaches a little above the first bar and below the last one.
     svg.path(f"M{layout.label:.0f} {layout.top - 4} V{y - 6:.0f}", line=1, opacity=0.5)
 
     amounts = [(name, amount(value, unit)) for name, value in values.items()]
@@ -126,10 +135,12 @@ def bars(
 def layout_of(values: Mapping[str, float], unit: str, title: str) -> BarLayout:
     """Long names and numbers take room from the bars, so that the whole can be read."""
     names = {name: fold(name, LABEL) for name in values}
-    label = 16 + max(text_width(line) for lines in names.values() for line in lines)
+    # Left of the longest name 6 px stay free, and right of the longest number as many. A width of
+    # text is estimated: numbers get a tenth more than that, and the title 6 % less than there is.
+    label = NAME_GAP + 6 + max(text_width(line) for lines in names.values() for line in lines)
     longest = max(SHORTEST_SCALE, min(LONGEST, FITS - label - BEHIND))
 
-    numbers = [1.1 * text_width(amount(value, unit)) + 14 for value in values.values()]
+    numbers = [1.1 * text_width(amount(value, unit)) + NUMBER_GAP + 6 for value in values.values()]
     behind = max(BEHIND, *numbers)
 
     width = label + longest + behind
@@ -142,7 +153,7 @@ def draw_bar(
 ) -> None:
     """One row: the name on the left, the bar if it has a length, the number behind it."""
     for i, line in enumerate(layout.names[name]):
-        svg.text(layout.label - 10, y + 15 + LETTERS * i, line, anchor="end")
+        svg.text(layout.label - NAME_GAP, y + BASE_LINE + LETTERS * i, line, anchor="end")
 
     if length:
         colour, dashed = who(name, stage)
@@ -158,7 +169,7 @@ def draw_bar(
             dashed=dashed,
         )
 
-    svg.text(layout.label + length + 8, y + 15, number)
+    svg.text(layout.label + length + NUMBER_GAP, y + BASE_LINE, number)
 
 
 def amount(value: float, unit: str) -> str:

@@ -58,7 +58,7 @@ def code(
     alt += f", {plural(lines, 'line')}"
     if highlight_lines:
         alt += f", {plural(len(highlight_lines), 'line')} marked"
-    return Picture(body, caption, f"{alt}.", source, ("code",))
+    return Picture(body, caption, f"{alt}.", source, sheets=("code",))
 
 
 def block(source: str, language: str, highlight_lines: Collection[int] = (), first: int = 1) -> str:
@@ -104,7 +104,10 @@ def lexer_of(language: str) -> Any:
         return None
     try:
         return get_lexer_by_name(
-            LEXERS.get(language.lower(), language), stripnl=False, ensurenl=False
+            # No line may be dropped or added at the ends: lines are numbered.
+            LEXERS.get(language.lower(), language),
+            stripnl=False,
+            ensurenl=False,
         )
     except ClassNotFound:
         return None
@@ -128,4 +131,5 @@ LETTERS = (
     (r"Token\.Literal\.String", "s"),
     (r"Token\.Literal\.Number", "d"),
 )
-"""Pygments' tokens → the letter of their colour; the first that matches."""
+"""Pygments' tokens → the letter of their colour (`.cl-k` in css/code.css). The first that matches
+counts: `Token.Comment.Preproc` is one of `Token.Comment`, and stands before it."""

@@ -53,6 +53,10 @@ NAME_WIDTH = 210
 """px: a longer name of a kernel is shortened."""
 SAME_PLACE = 16
 """px: spots of one name that are nearer than this have their name written once."""
+RADIUS = 6
+"""px: of a spot."""
+ROOF_BOXES = 120
+"""The roof, for names that should not cover it, is this many small boxes (and one at its end)."""
 
 
 @takes(points=each(POINT, "a list of Point(name, flops, bytes, seconds)"), stage=STAGE)
@@ -136,7 +140,9 @@ class Axes:
 
 
 def axes_for(points: Sequence[Point], bandwidth: float, peak: float) -> Axes:
-    """Axes that have room for all points, the ridge, and the peak's name above the roof."""
+    """Axes that have room for all points, the ridge, and the peak's name above the roof.
+
+    What is added at the ends is a share of a power of ten: 0.3 is a factor of 2."""
     intensities = [peak / bandwidth, *(point.intensity for point in points)]
     rates = [point.rate for point in points]
     low = math.floor(math.log10(min(intensities))) - 0.3
@@ -144,9 +150,10 @@ def axes_for(points: Sequence[Point], bandwidth: float, peak: float) -> Axes:
 
     top = max([math.log10(peak) + 0.4, *(math.log10(rate) + 0.3 for rate in rates)])
     lowest_rate = math.log10(min([peak, *rates])) - 0.5
+    # The slope begins at the left border, at `low`.
     bottom = min(lowest_rate, math.log10(bandwidth) + low)
 
-    # The name of the peak stands above the roof.
+    # The name of the peak stands above the roof: of all `HEIGHT` px, `ABOVE_ROOF` stay free there.
     under_roof = math.log10(peak) - bottom
     top = max(top, math.log10(peak) + under_roof * ABOVE_ROOF / (HEIGHT - ABOVE_ROOF))
     return Axes(low, high, bottom, top, bandwidth, peak)
@@ -169,6 +176,7 @@ def draw_grid(svg: Svg, axes: Axes) -> None:
 
 def draw_roof(svg: Svg, axes: Axes, stage: str) -> None:
     """The slope (memory) and the flat roof (arithmetic), each with its number."""
+    # The slope comes in at the left border, or at the lower one if it is below that border there.
     start = max(10**axes.low, 10**axes.bottom / axes.bandwidth)
     slope = f"M{axes.x(start):.1f} {axes.y(start * axes.bandwidth):.1f}"
     flat = f"L{axes.x(axes.ridge):.1f} {axes.y(axes.peak):.1f} H{RIGHT}"
@@ -210,18 +218,29 @@ def draw_spots(svg: Svg, points: Sequence[Point], spots: Sequence[Spot], stage: 
         colour, dashed = who(point.name, stage)
         tip = f"{point.name}: {rate_text(point.rate)}, {human_seconds(point.seconds)}"
         svg.box(
-            x - 6, y - 6, 12, 12, colour, radius=6, strength=0.6, line=2, dashed=dashed, tip=tip
+            x - RADIUS,
+            y - RADIUS,
+            2 * RADIUS,
+            2 * RADIUS,
+            colour,
+            radius=RADIUS,
+            strength=0.6,
+            line=2,
+            dashed=dashed,
+            tip=tip,
         )
 
 
 def write_names(svg: Svg, axes: Axes, points: Sequence[Point], spots: Sequence[Spot]) -> None:
     """Each name where it covers as little as can be of spots, roof and other names."""
-    covered_boxes = [Box(x - 7, y - 7, x + 7, y + 7) for x, y in spots]
+    reach = RADIUS + 1  # half of the line around a spot lies outside
+    covered_boxes = [Box(x - reach, y - reach, x + reach, y + reach) for x, y in spots]
     covered_boxes += roof_boxes(axes)
     covered_boxes.append(Box(RIGHT - 120, TOP, RIGHT, TOP + 14))  # where the peak is told
 
     for label in labels_of(points, spots):
         text = shorten(label.names, NAME_WIDTH, SMALL)
+        # A list of numbers ('12, 26') says itself how many there are.
         if len(label.spots) > 1 and ", " not in label.names:
             text += f" ×{len(label.spots)}"
         spot = label.spots[0]
@@ -231,14 +250,15 @@ def write_names(svg: Svg, axes: Axes, points: Sequence[Point], spots: Sequence[S
         # The end at the spot must not move, however wide the letters are on the reader's machine.
         is_left = best.right < spot.x
         x, anchor = (best.right, "end") if is_left else (best.left, "start")
-        svg.text(x, best.bottom - 3, text, SMALL, anchor=anchor, tip=label.names)
+        base_line = best.bottom - 3
+        svg.text(x, base_line, text, SMALL, anchor=anchor, tip=label.names)
 
 
 def roof_boxes(axes: Axes) -> list[Box]:
     """The roof, as a chain of small boxes that names should not cover."""
     boxes = []
-    for step in range(121):
-        intensity = 10 ** (axes.low + (axes.high - axes.low) * step / 120)
+    for step in range(ROOF_BOXES + 1):
+        intensity = 10 ** (axes.low + (axes.high - axes.low) * step / ROOF_BOXES)
         x, y = axes.x(intensity), axes.y(axes.roof(intensity))
         boxes.append(Box(x - 3, y - 3, x + 3, y + 3))
     return boxes
@@ -248,10 +268,14 @@ def best_place(spot: Spot, width: float, taken: Sequence[Box]) -> Box:
     """The place for a name `width` px wide near its spot that covers least; the first of equals."""
     x, y = spot
     right, left, centred = x + 11, x - 11 - width, x - width / 2
+
+    # (where the name begins, how far below the spot), the best way first: beside the spot, above or
+    # below it, above on the right or on the left, then further and further away.
     ways = [(right, 0), (left, 0), (centred, -16), (centred, 18)]
     ways += [(x + 9, -12), (x - 9 - width, -12)]
     ways += [(start, down) for down in (14, 28, -28, 42) for start in (right, left)]
 
+    # Small letters reach 8 px above the middle of their line and 7 below it.
     boxes = [Box(start, y + down - 8, start + width, y + down + 7) for start, down in ways]
     boxes_inside = [box for box in boxes if box.left > LEFT and box.right < RIGHT]
 

@@ -70,7 +70,9 @@ def escape(text: object) -> str:
 
 def ink(stage: str, share: int = 55) -> str:
     """A stage's colour for text and lines: mixed with the theme's own, so that it is darker on
-    light and lighter on dark."""
+    light and lighter on dark.
+
+    share: how much of it is the stage's, in percent. Text needs more contrast than a line."""
     return f"color-mix(in srgb, {COLOURS[stage]} {share}%, currentColor)"
 
 
@@ -124,6 +126,7 @@ class Picture:
         return self.text
 
     def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> dict[str, str]:
+        """What Jupyter shows and saves. (`include` and `exclude` are its own, and not needed.)"""
         return {"text/html": self.html, "text/plain": self.text}
 
     def save(self, path: str | os.PathLike[str]) -> Path:
@@ -134,6 +137,7 @@ class Picture:
         Raises ValueError for another suffix, or `.svg` for what is not one drawing."""
         path = Path(path)
         if path.suffix == ".svg":
+            # One alone can be a file of its own: a table has none, and some pictures have several.
             drawings = re.findall(r"<svg.*?</svg>", self.body, flags=re.S)
             if len(drawings) != 1:
                 raise ValueError("this picture is not a drawing: save it as .html or .txt")

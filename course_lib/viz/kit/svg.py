@@ -21,7 +21,10 @@ LEAST_LETTERS = 11.0
 """px: a drawing shrinks in a narrow window until its smallest letters are this high; then the
 window scrolls. JupyterLab has 520 px for a figure in a window of 800 px."""
 RIM = "paint-order: stroke; stroke: var(--jp-layout-color0, Canvas); stroke-width: 4px"
+"""The style of letters with a rim in the colour of JupyterLab's page (or the browser's): 2 px
+outside of them, for half of the stroke lies below the letters."""
 NARROW, WIDE = set("iljtf.,:;'|!()[]{} Ir/"), set("mwMWGOQ@%—→×")
+"""Letters that are narrower, or wider, than most (`letter_width`)."""
 DIGITS = set("0123456789")
 """All of one width, so that columns of numbers stand in line."""
 
@@ -30,7 +33,10 @@ _FONT_SIZE = re.compile(r'font-size="([\d.]+)"')
 
 
 def text_width(text: str, size: float = NORMAL, mono: bool = False, bold: bool = False) -> float:
-    """About how wide `text` is, in px; rather too wide than too narrow."""
+    """About how wide `text` is, in px; rather too wide than too narrow.
+
+    A bold letter is at most 1.16 times as wide. (The reader's machine chooses the fonts, so nobody
+    knows here how wide their letters are.)"""
     if mono:
         return len(text) * size * 0.61
     units = sum(map(letter_width, text))
@@ -57,6 +63,7 @@ def shorten(
 
     while text and text_width(text + "…", size, mono, bold) > width:
         text = text[:-1]
+    # No "1, 2, …": what separates parts is cut, too.
     return text.rstrip(" ,·") + "…"
 
 
@@ -172,7 +179,7 @@ class Svg:
         fill = 'fill="none"'
         if stage and strength:
             fill = f'fill="{FILLS[stage]}" fill-opacity="{strength:g}"'
-        dash = ' stroke-dasharray="6 4"' if dashed else ""
+        dash = ' stroke-dasharray="6 4"' if dashed else ""  # px: a dash, and the gap behind it
         look = f'{fill} {stroke(stage)} stroke-width="{line:g}"{dash}'
         self.parts.append(f"<rect {place} {look}>{tooltip(tip)}</rect>")
 
@@ -215,11 +222,13 @@ class Svg:
         length = math.hypot(x1 - x0, y1 - y0) or 1.0
         dx, dy = (x1 - x0) / length, (y1 - y0) / length
 
-        # The line ends a little inside the head, so that no gap is seen between them.
+        # The head is longer on a thicker line. The line ends a little inside it, so that no gap is
+        # seen between them.
         head = 5 + 1.6 * line
         back = (x1 - dx * head * 0.97, y1 - dy * head * 0.97)
         self.path(rounded([*points[:-1], back]), stage=stage, line=line, opacity=opacity, tip=tip)
 
+        # A triangle: its tip at the last point, and half of its back on either side of the line
         wing = head * 0.52
         bx, by = x1 - dx * head, y1 - dy * head
         left = f"L{n(bx - dy * wing)} {n(by + dx * wing)}"
@@ -242,6 +251,7 @@ class Svg:
         tip: str = "",
     ) -> None:
         """Memory: a buffer. Its height stands for its bytes."""
+        # The ellipses at both ends are flatter where the cylinder is low.
         ry = min(5.0, height / 3)
         start = f"M{n(x)} {n(y + ry)}"
         front = f"a{n(width / 2)} {n(ry)} 0 0 0 {n(width)} 0"
@@ -289,7 +299,9 @@ def tooltip(text: str) -> str:
 
 
 def least_width(width: float, shapes: str) -> str:
-    """The attribute that keeps a drawing of these shapes from shrinking until it cannot be read."""
+    """The attribute that keeps a drawing of these shapes from shrinking until it cannot be read.
+
+    One without letters may shrink to half."""
     smallest = min(map(float, _FONT_SIZE.findall(shapes)), default=2 * LEAST_LETTERS)
     return f'style="min-width: {n(width * min(1.0, LEAST_LETTERS / smallest))}px"'
 
@@ -305,6 +317,7 @@ def rounded(points: list[tuple[float, float]], radius: float = 8) -> str:
     d = f"M{n(first[0])} {n(first[1])}"
     for (x0, y0), (x1, y1), (x2, y2) in zip(points, points[1:], points[2:], strict=False):
         before, after = math.hypot(x1 - x0, y1 - y0), math.hypot(x2 - x1, y2 - y1)
+        # Two corners share the line between them. A curve of less than half a px is not seen.
         r = min(radius, before / 2, after / 2)
         if r < 0.5:
             d += f" L{n(x1)} {n(y1)}"
@@ -319,7 +332,7 @@ def rounded(points: list[tuple[float, float]], radius: float = 8) -> str:
 
 def lanes(stretches: Iterable[tuple[float, float, Hashable]]) -> dict[Any, int]:
     """A lane for each line that runs along a column, from `start` to `end` (start, end, name): the
-    first that is free there."""
+    first that is free there. Two lines of one lane are more than 2 px apart."""
     ordered = [(min(a, b), max(a, b), name) for a, b, name in stretches]
     ordered.sort(key=lambda stretch: stretch[:2])
 

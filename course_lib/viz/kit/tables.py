@@ -31,6 +31,7 @@ def columns(rows: Iterable[Sequence[object]], header: Sequence[str] = (), indent
         lines.append(indent + "  ".join(padded).rstrip())
 
     if header:
+        # The line below the header
         lines.insert(1, indent + "  ".join("─" * width for width in widths))
     return "\n".join(lines)
 
@@ -68,9 +69,14 @@ NUMBER_AND_UNIT = re.compile(
 )
 CODE = re.compile(r"(<code\b[^>]*>)(.*?)</code>", re.S)
 TAG_OR_NAME = re.compile(r"(<[^>]*>|&#?\w+;)|([\w.]{12,})")
+"""In code: a tag or a character reference (`&lt;`), or a name of 12 letters or more; a shorter one
+always stays whole."""
 SOFT = re.compile(r"(?<=[^\W_])_(?=[^\W_])|[.·](?=\w)")
 """Behind these a name may go on in the next line; `__dict__` stays whole."""
+VERY_LONG = 30
+"""Letters: a name from this length on may also go on before a capital."""
 SOFT_IN_LONG_NAMES = re.compile(rf"{SOFT.pattern}|[a-z](?=[A-Z])")
+"""As `SOFT`, and before a capital."""
 
 
 def unbroken(cell: str) -> str:
@@ -100,7 +106,8 @@ def breakable(name: str) -> str:
 
 
 def _word_with_breaks(word: re.Match[str]) -> str:
-    places = SOFT if len(word[0]) < 30 else SOFT_IN_LONG_NAMES
+    """A word with `<wbr>`, where a browser may break it."""
+    places = SOFT if len(word[0]) < VERY_LONG else SOFT_IN_LONG_NAMES
     return places.sub(r"\g<0><wbr>", word[0])
 
 

@@ -30,6 +30,7 @@ from course_lib.viz.kit.style import place
 STDLIB = re.compile(
     rf"{TORCH.pattern}|{re.escape(sysconfig.get_path('stdlib'))}[/\\](?!site-packages)"
 )
+"""Files of torch or of Python's own library. (Installed packages lie in a folder within that.)"""
 INNER = re.compile(
     r"\b(?:torch(?:\.[\w<>]+)*\.(?:_\w+|<locals>)[\w.<>]*|TensorBase\.\w+|getitem|setitem)"
 )
@@ -39,10 +40,12 @@ INNER = re.compile(
 
 def own_line(problem: Unsupported) -> Location | None:
     """The innermost line that is no library's; else, of a library that was compiled itself, the
-    innermost that is not torch's nor Python's."""
-    for others in (INSTALLED, STDLIB):
+    innermost that is not torch's nor Python's.
+
+    None if the problem has no line at all."""
+    for not_the_program in (INSTALLED, STDLIB):
         for call in reversed(problem.stack):
-            if not others.match(call.filename):
+            if not not_the_program.match(call.filename):
                 return call
     return problem.location
 
@@ -57,10 +60,11 @@ def expression(location: Location) -> str:
 
 
 def called(location: Location) -> str:
-    """The function of a marked call as it is written there: 'torch.unique'; of something else, all
-    of it."""
+    """The function of a marked call as it is written there: 'torch.unique'; of another expression,
+    all of it; '' where the marked text is no expression."""
+    text = expression(location).strip()
     try:
-        tree: Any = parse(text := expression(location).strip(), mode="eval").body
+        tree: Any = parse(text, mode="eval").body
     except SyntaxError:
         return ""
     if isinstance(tree, ast.Call):
@@ -74,29 +78,32 @@ def as_written(problem: Unsupported) -> Unsupported:
     if at is None or problem.location is None:
         return problem
 
-    # A name that no program has written becomes the name at the author's line.
+    # A name that no program has written becomes the name at the author's line. In "calls getitem"
+    # it stays: that name goes before the whole, 'torch.unique calls getitem'.
     name, reason = called(at), problem.reason
     if name and not reason.startswith("calls "):
         reason = INNER.sub(lambda _: name, reason, count=1)
 
     is_inside_other = str(at) != str(problem.location)
     if is_inside_other:
-        named_so = reason != problem.reason
+        is_named = reason != problem.reason
         reason += f" (in {place(problem.location.filename, problem.location.line)})"
-        if not named_so:
+        if not is_named:
             between = " " if reason.startswith("calls ") else ": "
             reason = f"{name or at.text}{between}{reason}"
     if reason == problem.reason and not is_inside_other:
         return problem
 
+    # `original` is none of the record's fields: `same_break` reads it.
     rewritten = replace(problem, reason=reason, location=at)
     rewritten.__dict__["original"] = problem
     return rewritten
 
 
 def same_break(problem: Unsupported) -> tuple[str, str]:
-    """What two breaks have in common that are one to the reader, although they were met on the way
-    from different lines."""
+    """A key for a break: two have the same one if the reader should see one break, although other
+    lines of the program led to them."""
+    # `as_written` tells each at the line that led there.
     original = getattr(problem, "original", problem)
     return str(original.location), original.reason
 
@@ -130,13 +137,13 @@ def calling() -> tuple[str, Location | None]:
     """While something is compiled: the name of what `cl.compile` was given, and the line of the
     program that called it.
 
-    "" if what runs was not given to `cl.compile`. None if a head called it: a head runs in the
-    place of a line."""
+    "" if what runs was not given to `cl.compile`. None if a head called it (the code that capture
+    writes for the part of a frame before a break): it has no line of the program."""
     return frames.call_revealed(find_calling)
 
 
 def find_calling() -> tuple[str, Location | None]:
-    """`calling`, where no frame is hidden."""
+    """`calling`, for a moment in which no frame is hidden from `sys._getframe`."""
     name = ""
     # Have only frames of course_lib and torch been passed so far? Behind a frame of another library
     # what is being compiled is not what was given to `cl.compile`, but something that it calls.
@@ -162,7 +169,9 @@ def find_calling() -> tuple[str, Location | None]:
 
 def position(frame: Any) -> Location:
     """The expression that a frame is at."""
-    code, at = frame.f_code, frame.f_lasti // 2
+    code = frame.f_code
+    # `f_lasti` counts bytes, and every instruction has two: `co_positions` gives one for each.
+    at = frame.f_lasti // 2
     unknown = (None, None, None, None)
     line, end, column, last = next(islice(code.co_positions(), at, at + 1), unknown)
     if column is None:
@@ -170,18 +179,19 @@ def position(frame: Any) -> Location:
     if last is None:
         last = -1
     elif end != line:
-        # the expression goes on in the next line: all of this one is marked
+        # The expression goes on in the next line: all of this one is marked, however long it is.
         last = 10**6
     return Location(code.co_filename, frame.f_lineno, code.co_qualname, column, last)
 
 
 GIVEN = {"compiled_function.<locals>.run": "function", "compiled_module.<locals>.run": "model"}
-"""Where `cl.compile` puts its wrappers, and what these call what they were given."""
+"""The qualified name of each wrapper that `cl.compile` returns → the variable in it that holds what
+`cl.compile` was given."""
 
 
 def decorated(name: str, given: str) -> str:
-    """What `cl.compile` was given, where the code that runs is a decorator's and tells nothing:
-    `wraps.<locals>.wrapper`."""
+    """`given` (what `cl.compile` was given), if `name` (the code that runs) is a decorator's and
+    tells nothing: `wraps.<locals>.wrapper`. '' if `name` serves."""
     own, outer = name.rpartition(".")[2], given.rpartition(".")[2]
     if "<locals>" in name and own != outer and outer != "<lambda>":
         return given
@@ -192,21 +202,25 @@ def named(function: Any) -> str:
     """'Adam.step', 'gelu', 'Scale.__call__'; 'Bert.forward' of a module."""
     if isinstance(function, Module):
         return f"{type(function).__name__}.forward"
-    inner = getattr(function, "func", function)
+    inner = getattr(function, "func", function)  # of a `functools.partial`
     bound = type(getattr(inner, "__self__", None))
     name = getattr(inner, "__name__", type(inner).__name__)
+    # (A builtin is bound to its module)
     if bound in (type(None), ModuleType):
         return name
     return f"{bound.__name__}.{name}"
 
 
 STEP = "nothing: what it does to all parameters is compiled apart"
+"""What to do about a break in an optimizer's `step`."""
 
 
 class MovedToCall:
-    """Tells events about such a frame by the name of the function, at the line that calls it.
+    """Tells events about a frame `OURS` by the name of the function that is called in it, at the
+    line of the program that calls that function.
 
-    Ask it about each event in turn."""
+    Give it every event, in the order in which they come: those behind a `FrameSeen` are about the
+    same frame."""
 
     def __init__(self) -> None:
         self.name, self.at = "", None  # type: tuple[str, Location | None]

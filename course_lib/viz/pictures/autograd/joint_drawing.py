@@ -27,6 +27,15 @@ BOX, CYLINDER = 204.0, 164.0
 """px: how wide a box is, and a kept tensor."""
 GUTTER, LANE, HEAD = 24.0, 8.0, 50.0
 """px: between forward and the cut; between two lanes; the room for the headings."""
+MARGIN = 4
+"""px: what stays free on the left and on the right."""
+LOSS_GAP, LOSS = 14, 26
+"""px: from the last band down to the box of the loss, and how tall that is."""
+TITLE_LINE, NOTE_LINE = 17, 34
+"""px: from the top of a box down to the base line of its title, and of the note below."""
+ASIDE = 5
+"""px: where arrows along lanes meet a box: so far from its middle, so that one that comes and one
+that goes are two lines."""
 STAGE = {
     "input": "runtime",
     "forward": "capture",
@@ -39,8 +48,10 @@ STAGE = {
 
 @dataclass(frozen=True)
 class Side:
-    """How one side is drawn. out: where its lanes are, left (-1) or right (1) of its boxes. down:
-    does it run downwards?"""
+    """How one side is drawn.
+
+    x: px, the left border of its boxes. out: where its lanes are, left (-1) or right (1) of its
+    boxes. down: does it run downwards?"""
 
     name: str
     stage: str
@@ -76,14 +87,15 @@ class Drawing:
             "right": lanes_of(self.skips["right"]),
             "cut": lanes_of(self.crossing),
         }
+        # Lanes are numbered from 0; without one, only the 12 px to the first are kept free.
         room = {
             name: 12 + LANE * (1 + max(found.values(), default=-1))
             for name, found in self.lanes.items()
         }
 
-        # From left to right
-        self.cut = 4 + room["left"] + BOX + GUTTER
-        self.left = Side("left", "capture", 4 + room["left"], out=-1, down=True)
+        # From left to right; behind the lanes of the cut there is room for the heads of arrows
+        self.cut = MARGIN + room["left"] + BOX + GUTTER
+        self.left = Side("left", "capture", MARGIN + room["left"], out=-1, down=True)
         x = self.cut + CYLINDER + 10 + room["cut"] + 6
         self.right = Side("right", "autograd", x, out=1, down=False)
         self.width = x + BOX + room["right"] + 6
@@ -128,14 +140,14 @@ class Drawing:
 
     def draw(self, heading: str) -> Svg:
         """`heading` stands above the cut."""
-        svg = Svg(self.width, self.bottom + 46)
+        svg = Svg(self.width, self.bottom + LOSS_GAP + LOSS + 6)
         self.draw_headings(svg, heading)
         self.draw_cut(svg)
 
         # A title that an arrow goes through is drawn last, with a rim.
         bands = self.sides.bands
         for band in bands:
-            svg.path(f"M4 {band.y + 3} H{self.width - 4}", line=1, opacity=0.16)
+            svg.path(f"M{MARGIN} {band.y + 3} H{self.width - MARGIN}", line=1, opacity=0.16)
             if not is_crossed(band):
                 self.draw_title(svg, band)
 
@@ -161,6 +173,7 @@ class Drawing:
 
     def draw_title(self, svg: Svg, band: Band) -> None:
         x, y = self.left.x, band.y + 18
+        # The line of the program ('block.py:12') stands at the right end of the boxes of forward.
         room = BOX - 70 if band.where else self.right.x - x
         rim = is_crossed(band)
         svg.text(x, y, tail(band.title, room, SMALL), SMALL, dim=True, tip=band.title, rim=rim)
@@ -169,9 +182,11 @@ class Drawing:
     def draw_cut(self, svg: Svg) -> None:
         """The line of the cut, between the cylinders."""
         x = self.cut + CYLINDER / 2
+        # From below the heading, and from the bottom of each cylinder, to the top of the next
         starts = [42.0, *(kept_tensor.bottom for kept_tensor in self.crossing)]
         ends = [*(kept_tensor.y for kept_tensor in self.crossing), self.bottom + 6]
         for start, end in zip(starts, ends, strict=True):
+            # Less than a dash is not drawn.
             if end - start > 4:
                 way = f"M{x} {start + 1} V{end - 1}"
                 svg.path(way, stage="scheduling", line=2.4, opacity=1, dashed=True)
@@ -189,9 +204,9 @@ class Drawing:
 
         for maker, readers in self.skips[side.name].items():
             lane = side.edge + side.out * (14 + LANE * self.lanes[side.name][maker])
-            # An arrow leaves below a box's middle and arrives above it, in the direction in which
-            # the side runs.
-            shift = 5 if side.down else -5
+            # An arrow leaves below a box's middle and arrives above it, if the side runs downwards;
+            # the other way round if it runs upwards.
+            shift = ASIDE if side.down else -ASIDE
             for reader in readers:
                 way = [
                     (side.edge, maker.middle + shift),
@@ -243,16 +258,17 @@ class Drawing:
         if reader.y <= kept.middle <= reader.bottom:
             return [(edge, kept.middle), (end, kept.middle)]
 
+        # Backward runs upwards, so the arrow arrives below the middle.
         lane = edge + 12 + LANE * self.lanes["cut"].get(kept, 0)
-        y = reader.middle + 5
+        y = reader.middle + ASIDE
         return [(edge, kept.middle), (lane, kept.middle), (lane, y), (end, y)]
 
     def draw_loss(self, svg: Svg) -> None:
         """Below both sides: what the program does with the results, and where gradients come
         from."""
-        y = self.bottom + 14
+        y = self.bottom + LOSS_GAP
         left, right = self.left.x, self.right.x + BOX
-        svg.box(left, y, right - left, 26, "eager", strength=0.12, radius=4)
+        svg.box(left, y, right - left, LOSS, "eager", strength=0.12, radius=4)
         label = "the rest of the program, up to the loss, in Python"
         svg.text((left + right) / 2, y + 18, label, SMALL, anchor="middle")
 
@@ -288,13 +304,16 @@ def draw_box(svg: Svg, box: Box, x: float) -> None:
     place = (x, box.y, BOX, box.height)
     svg.box(*place, stage, radius=8, strength=strength, dashed=is_recomputed, tip=tip)
 
+    # Left of the title 10 px stay free, right of the type 8, and some between both: more beside a
+    # bold title, for how wide bold letters are differs most between the fonts of readers.
     bold = box.kind in ("forward", "backward")
     room = BOX - (48 if bold else 26) - text_width(box.type, SMALL)
-    svg.text(x + 10, box.y + 17, shorten(box.title, room, bold=bold), bold=bold, tip=tip)
-    svg.text(x + BOX - 8, box.y + 17, box.type, SMALL, anchor="end", dim=True)
+    title = shorten(box.title, room, bold=bold)
+    svg.text(x + 10, box.y + TITLE_LINE, title, bold=bold, tip=tip)
+    svg.text(x + BOX - 8, box.y + TITLE_LINE, box.type, SMALL, anchor="end", dim=True)
     if box.note:
         note = shorten(box.note, BOX - 20, SMALL)
-        svg.text(x + 10, box.y + 34, note, SMALL, dim=True, tip=box.note)
+        svg.text(x + 10, box.y + NOTE_LINE, note, SMALL, dim=True, tip=box.note)
 
 
 def in_words(node: fx.Node) -> str:

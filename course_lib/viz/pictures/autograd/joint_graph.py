@@ -27,8 +27,8 @@ from course_lib.viz.pictures.autograd.joint_drawing import Drawing
 from course_lib.viz.pictures.autograd.joint_sides import DETAILS, Box, Kept, Sides, kept_name
 from course_lib.viz.pictures.graphs.fx_graphs import is_operation
 
-FEW = {"operators": 30, "operations": 24, "modules": math.inf}
-"""With more boxes than this on one side, the next coarser detail is chosen."""
+MOST_BOXES = {"operators": 30, "operations": 24, "modules": math.inf}
+"""A detail → with more boxes than this on one side, the next coarser detail is chosen."""
 
 
 @takes(
@@ -56,6 +56,7 @@ def joint_graph(
     if recomputed_names:
         compared = f"with nothing done again, {human_bytes(without_recomputing(partition))}"
 
+    # `compared` and `heading` are parts of a sentence; where one begins it, it gets a capital.
     caption = "Forward runs down the left side, backward comes up the right. A cylinder on the line of the cut is kept; "
     caption += (
         f"dashed is done again. W{compared[1:]} would be kept."
@@ -90,7 +91,7 @@ def sides_of(partition: Any, signature: Any, detail: str | None) -> Sides:
     for level in [detail] if detail else DETAILS:
         sides = Sides(partition, signature, level)
         longest = max(len(sides.column("left")), len(sides.column("right")))
-        if longest <= FEW[level]:
+        if longest <= MOST_BOXES[level]:
             break
     return sides
 

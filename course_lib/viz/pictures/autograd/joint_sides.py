@@ -48,7 +48,9 @@ COUNTED_AS = {
 class Box:
     """One or several nodes of one side.
 
-    `kind` is a key of `COUNTED_AS`; 'again' is forward work that is done in backward."""
+    kind: a key of `COUNTED_AS`; 'again' is forward work that is done in backward.
+    type: of the one node's result; '' where there are several nodes, or it is not known.
+    note: the second line, '' for none. y: px, set by `Band.lay_out`."""
 
     kind: str
     title: str
@@ -82,7 +84,9 @@ class Box:
 
 @dataclass(eq=False)
 class Kept:
-    """A tensor that forward hands to backward; in a coarse picture, several."""
+    """A tensor that forward hands to backward; in a coarse picture, several.
+
+    maker: the box of forward that makes it; None for a parameter, which has no box."""
 
     nodes: list[fx.Node]
     maker: Box | None = None
@@ -116,7 +120,9 @@ class Kept:
 
 @dataclass
 class Band:
-    """What belongs together, left, middle and right: a captured operation, or a module."""
+    """What belongs together, left, middle and right: a captured operation, or a module.
+
+    where: the operation's line in the program; '' for a module."""
 
     title: str
     where: str = ""
@@ -128,7 +134,7 @@ class Band:
     def lay_out(self, y: float) -> float:
         """Give everything a place below `y`; the bottom comes back."""
         self.y = y
-        lowest = y + BAND + LINE
+        lowest = y + BAND + LINE  # with nothing in it, it is one line high
         for boxes in (self.left, self.right):
             at = y + BAND
             for box in boxes:

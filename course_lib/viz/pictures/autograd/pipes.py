@@ -25,8 +25,12 @@ THICKEST = 46.0
 """px: the pipe of the largest tensor."""
 LANE = 15.0
 """px: from one arrow that runs above or below the pipes to the next."""
-END = 110.0
-"""px: the box at either end."""
+END, HALF_END = 110.0, 26
+"""px: how wide the box at either end is, and half of its height."""
+ARROWS_TOP = 18
+"""px: where the highest arrow runs above the pipes."""
+FREE = "free"
+"""In place of the size of a tensor of no bytes."""
 
 
 @dataclass(frozen=True)
@@ -78,7 +82,7 @@ def pipes(
     """A row of pipes from what cannot be computed again to backward.
 
     sizes: tensor → bytes, in the order they are made. made_of: tensor → those it is made of.
-    again: what backward may compute again; the source feeds all else.
+    again: what backward may compute again; into all others flows what cannot be.
     read: what backward reads. kept: the pipes that are cut.
     Raises ValueError without a tensor, LookupError for a name that has no size.
     """
@@ -126,6 +130,8 @@ def left_of(column: int) -> float:
 
 def drawing(network: Network) -> Svg:
     """Arrows from the source run above the pipes, long ones between pipes below them."""
+    # Below the arrows from the source stand the names of pipes, then the pipes; below these their
+    # sizes, then the long arrows.
     top = 30 + LANE * len(network.sources)
     middle = top + 22 + THICKEST / 2
     far = [edge for edge in network.edges if network.is_far(edge)]
@@ -135,7 +141,7 @@ def drawing(network: Network) -> Svg:
     draw_end(svg, 2.0, middle, "cannot be", "computed again")
     draw_end(svg, backward, middle, "backward", "reads")
 
-    largest = max(network.sizes.values()) or 1
+    largest = max(network.sizes.values()) or 1  # 1 if all are of no bytes: they are divided by it
     for column, (name, size) in enumerate(network.sizes.items()):
         share = math.sqrt(size / largest)
         draw_pipe(svg, left_of(column), middle, name, size, share, name in network.kept)
@@ -158,7 +164,7 @@ def drawing(network: Network) -> Svg:
 
 def draw_end(svg: Svg, left: float, middle: float, first: str, second: str) -> None:
     """The box at either end of the row, with two lines of text."""
-    svg.box(left, middle - 26, END - 4, 52, "runtime")
+    svg.box(left, middle - HALF_END, END - 4, 2 * HALF_END, "runtime")
     svg.text(left + END / 2 - 2, middle - 3, first, SMALL, anchor="middle")
     svg.text(left + END / 2 - 2, middle + 13, second, SMALL, anchor="middle")
 
@@ -169,15 +175,18 @@ def draw_feed(svg: Svg, pipe: float, middle: float, lane: int, is_first: bool) -
         svg.arrow([(END - 2, middle), (pipe - 2, middle)], opacity=0.6)
         return
 
+    # Up from the box of the source, along a lane, and down before the pipe. A higher arrow leaves
+    # further to the left, so that it crosses none.
     start = 30 + 16 * lane
-    y = 18 + LANE * lane
-    way = [(start, middle - 26), (start, y), (pipe - 14, y)]
+    y = ARROWS_TOP + LANE * lane
+    way = [(start, middle - HALF_END), (start, y), (pipe - 14, y)]
     way += [(pipe - 14, middle - 8), (pipe - 2, middle - 4)]
     svg.arrow(way, opacity=0.6)
 
 
 def draw_detour(svg: Svg, pipe_end: float, to: float, middle: float, lane: int) -> None:
     """The arrow to a pipe further on, which passes below the pipes between."""
+    # Each lane goes down and comes up a little further in, so that no two arrows share a line.
     start = pipe_end + 8 + 5 * lane
     end = to - 9 - 4 * lane
     y = middle + THICKEST / 2 + 30 + LANE * lane
@@ -190,8 +199,11 @@ def draw_detour(svg: Svg, pipe_end: float, to: float, middle: float, lane: int) 
 def draw_pipe(
     svg: Svg, x: float, middle: float, name: str, size: float, share: float, is_cut: bool
 ) -> None:
-    """One pipe; a cut one has a dashed line across."""
+    """One pipe; a cut one has a dashed line across.
+
+    share: its thickness, as a share of the thickest pipe's."""
     stage, strength = ("autograd", 0.4) if is_cut else ("runtime", 0.2)
+    # A tensor of a few bytes is still thicker than one of none.
     thick = max(5.0 if size else 2.0, THICKEST * share)
     radius = min(8, thick / 2)
     svg.box(x, middle - thick / 2, PIPE, thick, stage, radius=radius, strength=strength)
@@ -199,7 +211,7 @@ def draw_pipe(
     centre = x + PIPE / 2
     above, below = middle - THICKEST / 2, middle + THICKEST / 2
     svg.text(centre, above - 8, name, bold=True, anchor="middle")
-    size_label = human_bytes(size) if size else "free"
+    size_label = human_bytes(size) if size else FREE
     svg.text(centre, below + 16, size_label, SMALL, anchor="middle", dim=True)
 
     if is_cut:

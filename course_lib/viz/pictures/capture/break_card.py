@@ -70,7 +70,7 @@ def card_of(recording: Recording, problem: Any) -> Picture:
     if problem.location:
         line = f"{problem.location.text}. "
     alt = f"Graph break: {problem.reason}. {line}{problem.hint}"
-    return Picture(html, CAPTION, alt, "\n".join(text), ("break",))
+    return Picture(html, CAPTION, alt, "\n".join(text), sheets=("break",))
 
 
 def parts_of(recording: Recording, problem: Any) -> list[Part]:
@@ -95,9 +95,9 @@ def parts_of(recording: Recording, problem: Any) -> list[Part]:
 
 def around(recording: Recording, problem: Any) -> Part | None:
     """The instructions around the breaking one; None if its code was not recorded."""
-    name = problem.location.function if problem.location else ""
-    if problem.offset < 0:
+    if problem.offset < 0:  # no instruction is known
         return None
+    name = problem.location.function if problem.location else ""
 
     for frame_event in recording.of(events.FrameSeen):
         if frame_event.code is None or frame_event.code.co_qualname != name:

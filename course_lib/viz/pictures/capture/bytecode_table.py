@@ -28,6 +28,8 @@ from course_lib.viz.recording import Recording
 
 OPEN_UP_TO = 40
 """A frame with more instructions than this shows followed calls closed."""
+CHIP_LETTERS, ARGUMENT_LETTERS = 44, 32
+"""A longer value of the stack, or argument of an instruction, is cut."""
 
 
 @dataclass
@@ -61,7 +63,9 @@ class Step:
 @dataclass
 class FrameRun:
     """One attempt to capture a frame: its steps, the graph that it gave, and the `Unsupported` that
-    ended it. A frame that ended in a graph break has both."""
+    ended it. A frame that ended in a graph break has both.
+
+    code: None for a compiled function of torch, whose frame is none of the program's."""
 
     name: str
     steps: list[Step]
@@ -90,6 +94,7 @@ def frame_runs(recording: Recording) -> list[FrameRun]:
     last = FrameRun("", [])
 
     def close() -> None:
+        """The frame that was begun `last` has run so far: keep it, if it ran at all."""
         if flat:
             last.name, last.steps = last.name or flat[-1].function, nest(flat)
             runs.append(last)
@@ -117,21 +122,24 @@ def frame_runs(recording: Recording) -> list[FrameRun]:
 def nest(flat: list[events.InstructionRun]) -> list[Step]:
     """Instructions in the order in which they finished, as a tree: a call is reported after what it
     called."""
+    # depth → the steps there whose call was not reported so far
     levels: dict[int, list[Step]] = {}
     for run in flat:
+        # All that lies deeper and was reported before is what this instruction called.
         steps_inside = [
             step for depth in sorted(levels) if depth > run.depth for step in levels.pop(depth)
         ]
         levels.setdefault(run.depth, []).append(Step(run, steps_inside))
     left = [levels[depth] for depth in sorted(levels)]
-    for outer, inner in itertools.pairwise(left):  # a call that did not come back
+    # What is left at greater depths was called by calls that did not come back.
+    for outer, inner in itertools.pairwise(left):
         outer.append(Step(unfinished(outer[-1].run, inner[0].run), inner))
     return left[0] if left else []
 
 
 def unfinished(last: events.InstructionRun, inner: events.InstructionRun) -> events.InstructionRun:
     """Stands for a call instruction that was never reported, because capture stopped inside of
-    it."""
+    it. Its offset, -1, is not shown."""
     return replace(last, offset=-1, op="CALL", arg=inner.function, before=last.after, node="")
 
 
@@ -217,7 +225,7 @@ def bytecode_table(
     text = "\n".join(text_steps(run.steps, wide))
     if run.problem:
         text += f"\n✂ {run.ending}: {plain_problem(run.problem)}"
-    return Picture(body, caption, alt, text, ("bytecode", "break"))
+    return Picture(body, caption, alt, text, sheets=("bytecode", "break"))
 
 
 def walk(steps: list[Step]) -> Iterator[Step]:
@@ -229,7 +237,8 @@ def walk(steps: list[Step]) -> Iterator[Step]:
 
 def html_steps(steps: list[Step], closed: bool) -> str:
     """Rows for one function's instructions, grouped by source line."""
-    parts, line = [], None
+    parts = []
+    line = None  # the source line under which the rows stand
     for step in steps:
         run = step.run
         if run.line != line:
@@ -262,10 +271,8 @@ def html_row(step: Step) -> str:
     if run.node:
         node = f'<span class="cl-new" title="{escape(run.node)}">{escape(run.node)}</span>'
     offset = str(run.offset) if run.offset >= 0 else ""
-    name, whole = (
-        f"{escape(run.op)} <b>{escape(short_arg(run.arg))}</b>",
-        escape(plain_arg(run.arg)),
-    )
+    name = f"{escape(run.op)} <b>{escape(short_arg(run.arg))}</b>"
+    whole = escape(plain_arg(run.arg))
     return (
         f'<div class="cl-row"><span class="cl-no">{offset}</span><span class="cl-op" title="{whole}">{name}</span>'
         f"<span>{chips}</span><span>{node}</span></div>"
@@ -273,8 +280,9 @@ def html_row(step: Step) -> str:
 
 
 def chip(text: str, kind: str = "") -> str:
-    """One value on the stack."""
-    return f'<span class="cl-chip{kind}" title="{escape(text)}">{escape(text if len(text) <= 44 else text[:41] + "…")}</span>'
+    """One value on the stack. kind: the class of one that was taken off or put on."""
+    short = text if len(text) <= CHIP_LETTERS else text[: CHIP_LETTERS - 3] + "…"
+    return f'<span class="cl-chip{kind}" title="{escape(text)}">{escape(short)}</span>'
 
 
 def torn(run: FrameRun) -> str:
@@ -308,16 +316,17 @@ def plain_arg(arg: str) -> str:
 
 
 def short_arg(arg: str) -> str:
+    """An argument as it fits its column."""
     arg = plain_arg(arg)
-    if len(arg) <= 32:
+    if len(arg) <= ARGUMENT_LETTERS:
         return arg
-    return arg[:29] + "…"
+    return arg[: ARGUMENT_LETTERS - 3] + "…"
 
 
 def text_steps(steps: list[Step], closed: bool, indent: str = "") -> list[str]:
     """The table as text; a closed call is one line."""
     lines: list[str] = []
-    line = None
+    line = None  # the source line under which the rows stand
     for step in steps:
         run = step.run
         if run.line != line:
@@ -350,7 +359,8 @@ def disassembly(fn: Any) -> Picture:
     code = fn if isinstance(fn, types.CodeType) else fn.__code__
     program = instructions(code)
     name = getattr(fn, "__qualname__", str(fn))
-    parts, text, line = [], [], None
+    parts, text = [], []
+    line = None  # the source line under which the rows stand
     for i in program:
         if i.line != line and i.line is not None:
             line = i.line
@@ -364,4 +374,4 @@ def disassembly(fn: Any) -> Picture:
     body = f'<div class="cl-scroll"><div class="cl-bc cl-m">{"".join(parts)}</div></div>'
     alt = f"Bytecode of {name}: {plural(len(program), 'instruction')}."
     caption = f"{name} as bytecode: each source line, and the instructions CPython runs for it (offset, name, argument)."
-    return Picture(body, caption, alt, columns(text), ("bytecode",))
+    return Picture(body, caption, alt, columns(text), sheets=("bytecode",))

@@ -24,14 +24,17 @@ from course_lib.viz.recording import Recording
 
 LETTERS = 46
 """Columns of the text in a piece."""
-WAYS = 6
+MOST_WAYS = 6
 """So many captures that differ are told one by one."""
 
 
 @dataclass
 class Piece:
     """A function, or a resume function of it: what was captured of it, each time, and where it goes
-    on."""
+    on.
+
+    results: a `CaptureResult` for each capture. problems: the `Unsupported`s that broke its graphs.
+    next: where its heads go on. resume: what it resumes; None for the function itself."""
 
     code: CodeType
     results: list[Any] = field(default_factory=list)
@@ -56,23 +59,24 @@ class Piece:
         """The operations of a piece, in one line.
 
         Where several captures differ in them, each has its own line."""
+        # The operations → the numbers of the captures that have just these
         ways: dict[str, list[str]] = {}
         for number, result in enumerate(self.results, 1):
             ways.setdefault(operations_of(result), []).append(str(number))
 
         if len(ways) == 1:
-            lines = wrap(next(iter(ways)), LETTERS, 4)
+            lines = wrap(next(iter(ways)), LETTERS, lines=4)
             if len(self.results) > 1:
                 lines.append(f"captured {len(self.results)} times")
             return lines
 
         lines = []
-        for names, numbers in list(ways.items())[:WAYS]:
+        for names, numbers in list(ways.items())[:MOST_WAYS]:
             captures = "capture" if len(numbers) == 1 else "captures"
             line = f"{captures} {', '.join(numbers)}: {names or 'no operation'}"
-            lines += wrap(line, LETTERS, 3)
-        if len(ways) > WAYS:
-            lines.append(f"and {len(ways) - WAYS} more ways")
+            lines += wrap(line, LETTERS, lines=3)
+        if len(ways) > MOST_WAYS:
+            lines.append(f"and {len(ways) - MOST_WAYS} more ways")
         return lines
 
     @property
@@ -96,6 +100,7 @@ def expression(problem: Any) -> str:
         return "the rest"
 
     text = marked(first) or first.text
+    # What is marked of a branch is its condition alone.
     if "JUMP_IF" in problem.instruction and first is problem.location:
         return f"if {text}"
     return text
@@ -155,16 +160,18 @@ def note(piece: Piece, event: events.Event) -> None:
         piece.problems.append(as_written(event.problem))
     elif isinstance(event, events.GraphCaptured):
         piece.results.append(event.result)
-        # The names of the head lead to the resume functions that it calls.
+        # The names of the head lead to the resume functions that it calls. (One that begins in an
+        # exception handler runs only if something is raised, and is not drawn.)
         for at in event.result.head.names.values():
             if isinstance(at, Resume) and not caught(at) and at not in piece.next:
                 piece.next.append(at)
 
 
 def resumed_by(code: CodeType, known: list[CodeType]) -> Resume | None:
-    """What `code` resumes.
+    """What `code` resumes; None if it is no resume function. `known`: codes it may be made from.
 
-    A recording outlives compiled code, so the code itself is asked if need be."""
+    A recording outlives compiled code. Where `resumed` has forgotten it, the code itself tells: its
+    name is 'f from 12', and it ends with the bytecode of `f`."""
     at = resumed(code)
     if at is not None:
         return at
@@ -220,6 +227,10 @@ WIDE, GAP = 350, 14
 TORN, BOX = 76, 28
 """px: the height of what stands between two below each other, and of each thing that Python does
 there."""
+HEADER, LINE = 34, 17
+"""px: the height of a piece's name, and of each line below it."""
+ELBOW = 29
+"""px: the arrow to a block turns this far above it; the label stands below the turn."""
 ACROSS = 4
 """How many may stand beside each other."""
 
@@ -258,8 +269,9 @@ class Block:
 
     @property
     def own_height(self) -> float:
+        # Without a piece, its sentence is a line of its own.
         lines = len(self.lines) + (self.piece is None and self.number != "")
-        return 34 + 17 * lines + (8 if lines else 0)
+        return HEADER + LINE * lines + (8 if lines else 0)
 
     @property
     def torn(self) -> float:
@@ -289,7 +301,7 @@ class Layout:
 
     def __init__(self, pieces: list[Piece]) -> None:
         self.pieces = pieces
-        self.known = {piece.number: piece for piece in pieces}
+        self.by_number = {piece.number: piece for piece in pieces}
         # The numbers of the pieces that stand in the drawing, or are about to
         self.drawn = {pieces[0].number}
         # Graphs are numbered in this order.
@@ -313,8 +325,8 @@ class Layout:
             if number in drawn_before:
                 where = "drawn above" if number in above else "drawn elsewhere"
                 below = Block(title_of(resume), where, lines=[], piece=None)
-            elif number in self.known:
-                below = self.lay_out(self.known[number], above)
+            elif number in self.by_number:
+                below = self.lay_out(self.by_number[number], above)
             else:
                 below = Block(title_of(resume), "not needed so far", lines=[], piece=None)
             block.below.append(Below(carried(resume), below))
@@ -371,10 +383,10 @@ def draw_block(svg: Svg, block: Block, x: float, y: float) -> None:
     at = x + (block.width - block.width_below) / 2
     low = bottom + block.torn
     last = block.below[-1]
+    middle = left + WIDE / 2
     for below in block.below:
         wide = below.block.width
-        centre, corner = at + wide / 2, low - 29
-        middle = left + WIDE / 2
+        centre, corner = at + wide / 2, low - ELBOW
         svg.arrow([(middle, torn_end + 8), (middle, corner), (centre, corner), (centre, low - 3)])
 
         # What is handed on is told to the right of the arrow: that of the last must end within the
@@ -399,7 +411,7 @@ def draw_piece(svg: Svg, block: Block, piece: Piece, left: float, y: float) -> N
     svg.text(left + 12, y + 22, title, bold=True, tip=block.title)
     svg.text(left + wide - 10, y + 22, block.number, SMALL, anchor="end", dim=True)
     for n, line in enumerate(block.lines):
-        svg.text(left + 12, y + 44 + 17 * n, line, 12, mono=True)
+        svg.text(left + 12, y + HEADER + 10 + LINE * n, line, 12, mono=True)
 
 
 BOLD = 13.8
@@ -421,6 +433,7 @@ def draw_torn(svg: Svg, piece: Piece, left: float, y: float) -> float:
 
     Gives the end of the last box, px."""
     why = {expression(problem): problem.reason for problem in piece.problems}
+    # Teeth: 6 px on, 7 px down, then up again
     teeth = " ".join(f"l6 {7 if n % 2 == 0 else -7}" for n in range(int(WIDE // 6)))
     tip = "; ".join(dict.fromkeys(why.values()))
     svg.path(f"M{left:.0f} {y} {teeth}", stage="break", line=2.2, opacity=1, tip=tip)

@@ -20,6 +20,13 @@ from course_lib.viz.pictures.capture.cut_frame import title_of
 ROW, COLUMN, BETWEEN = 19, 330, 70
 """px: the height of an instruction, the width of a listing, and the room between both."""
 RIGHT = COLUMN + BETWEEN
+"""px: where the right listing begins."""
+TOP = 30
+"""px: where the first row begins, below the names."""
+BASE_LINE = 13
+"""px: from the top of a row to the base line of its text."""
+BULGE = 24
+"""px: how far the arrow of the jump runs to the right of the listing."""
 CAPTION = "Outlined: the prologue, which is new. It jumps over what has been done already; all the rest is unchanged."
 
 
@@ -45,6 +52,9 @@ class Listings:
 
 
 def listings_of(at: Resume) -> Listings:
+    """The bytecode of a function, and of the resume function that goes on at `at`.
+
+    `at.shift` is how many bytes the prologue is long."""
     original, resumed = frames.instructions(at.original), frames.instructions(at.code)
     new = sum(instruction.offset < at.shift for instruction in resumed)
     goes_on = at.offset + at.shift
@@ -58,7 +68,7 @@ def resume_code(at: Resume) -> Picture:
     place in it."""
     code = listings_of(at)
     own, resumed = title_of(at.original), title_of(at.code)
-    svg = Svg(2 * COLUMN + BETWEEN + 8, 34 + ROW * len(code.resumed) + 10)
+    svg = Svg(2 * COLUMN + BETWEEN + 8, top_of(len(code.resumed)) + 14)
     svg.text(4, 16, own, bold=True)
     svg.text(RIGHT, 16, resumed, bold=True)
     draw_frames(svg, code)
@@ -72,10 +82,12 @@ def resume_code(at: Resume) -> Picture:
             before = code.original[row - code.new]
             left = f"{before.offset:>4} {before}"
 
-        svg.text(RIGHT + 2, top_of(row) + 13, right, 12, mono=True, dim=mark == "skipped")
-        svg.text(10, top_of(row) + 13, left, 12, mono=True)
+        y = top_of(row) + BASE_LINE
+        svg.text(RIGHT + 2, y, right, 12, mono=True, dim=mark == "skipped")
+        svg.text(10, y, left, 12, mono=True)
         rows.append((left, mark, right))
     draw_jump(svg, code)
+    svg.width += BULGE
 
     stand = f"{plural(code.new, 'instruction')} {'stand' if code.new > 1 else 'stands'}"
     alt = f"{stand} before the bytecode of {own}; the last jumps to offset {at.offset + at.shift}."
@@ -85,7 +97,7 @@ def resume_code(at: Resume) -> Picture:
 
 def top_of(row: int) -> int:
     """px from the top."""
-    return 30 + ROW * row
+    return TOP + ROW * row
 
 
 def draw_frames(svg: Svg, code: Listings) -> None:
@@ -121,6 +133,5 @@ def draw_jump(svg: Svg, code: Listings) -> None:
     end = top_of(code.target) + ROW / 2
     edge = RIGHT + COLUMN
     way: list[tuple[float, float]]
-    way = [(edge - 14, start), (edge + 24, start), (edge + 24, end), (edge - 4, end)]
+    way = [(edge - 14, start), (edge + BULGE, start), (edge + BULGE, end), (edge - 4, end)]
     svg.arrow(way, stage="capture", line=2)
-    svg.width += 24

@@ -13,8 +13,9 @@ from course_lib.capture.values import CONSTANT_TYPES
 from course_lib.capture.world import NULL, Handled, World
 
 BRACKETS: dict[type, str] = {list: "[{}]", tuple: "({})", set: "{{{}}}", frozenset: "{{{}}}"}
-WIDTH = 40
-"""A longer text is cut in its middle."""
+"""A kind of container → its brackets, for `str.format` (which writes `{{` as one brace)."""
+WIDTH, END = 40, 9
+"""A longer text is cut in its middle, so that this many letters of its end stay."""
 
 
 def in_words(world: World, value: Any, depth: int = 4) -> str:
@@ -35,6 +36,7 @@ class Words:
         return in_words(self.world, inner, self.depth - 1)
 
     def listed(self, values: Iterable[Any]) -> str:
+        """The items of a container, separated by commas."""
         return shorten(", ".join(self.say(value) for value in values))
 
     def of(self, value: Any) -> str:
@@ -43,7 +45,8 @@ class Words:
             dtype = str(value.dtype).removeprefix("torch.")
             return f"{name_of(self.world, value)}: {dtype}{list(value.shape)}"
         if type(value) is Handled:
-            return self.say(value.before)  # what CPython has there
+            # CPython's stack has there what was being handled before.
+            return self.say(value.before)
         if isinstance(value, torch.nn.Module):
             return f"{type(value).__name__}()"
         return self.function(value) or self.container(value) or self.plain(value)
@@ -95,6 +98,7 @@ class Words:
 
 def name_of(world: World, tensor: torch.Tensor) -> str:
     """The name of a tensor's node, or of the place where the tensor comes from."""
+    # (The tensor itself stands beside its node: while it lives, no other has its id.)
     _, node = world.builder._nodes.get(id(tensor), (None, None))
     if node is not None:
         return node.name
@@ -109,4 +113,5 @@ def shorten(text: str, width: int = WIDTH) -> str:
     """`text`, cut in the middle."""
     if len(text) <= width:
         return text
-    return text[: width - 12] + " … " + text[-9:]
+    cut = " … "
+    return text[: width - END - len(cut)] + cut + text[-END:]

@@ -21,12 +21,16 @@ from course_lib.frames import Answer, Frame, parameters
 from course_lib.frames.hook import flatten
 
 ENTERED_MANY_TIMES = inspect.CO_GENERATOR | inspect.CO_COROUTINE | inspect.CO_ASYNC_GENERATOR
+"""Flags of code whose frame runs in several goes: a trampoline sees only that it is called."""
 _original: weakref.WeakKeyDictionary[FunctionType, CodeType] = weakref.WeakKeyDictionary()
+"""A function whose code was swapped → its own code."""
 
 
 def swap(function: FunctionType, callback: Callable[[Frame], Answer]) -> FunctionType:
     """From now on calls of `function` are shown to `callback`, as `frames.watching` would show
-    them. Returns `function`."""
+    them. Returns `function`.
+
+    Generators and coroutines stay as they are."""
     unswap(function)
     code = function.__code__
     if not code.co_flags & ENTERED_MANY_TIMES:
@@ -53,6 +57,7 @@ def _dispatcher(function: FunctionType, callback: Callable[[Frame], Answer]) -> 
         func = behind()
         assert func is not None  # it is being called
         answer = callback(Frame(func, code, dict(zip(parameters(code), args, strict=True))))
+        # An answer is a check of guards, and the head that runs if they hold.
         if answer and answer[0](func, *args):
             return answer[1](func, *args)
         return FunctionType(original, func.__globals__, func.__name__, None, func.__closure__)(
@@ -66,6 +71,7 @@ def trampoline(code: CodeType, target: Callable[..., Any]) -> CodeType:
     """Code with the signature and the free variables of `code`, whose body is
     `return target(every parameter)`."""
     names = list(parameters(code))
+    # In the order of CPython: positional, keyword-only, `*args`, `**kwargs`
     positional, rest = names[: code.co_argcount], names[code.co_argcount :]
     keyword_only, rest = rest[: code.co_kwonlyargcount], rest[code.co_kwonlyargcount :]
     if code.co_posonlyargcount:
@@ -94,4 +100,5 @@ def trampoline(code: CodeType, target: Callable[..., Any]) -> CodeType:
 
 
 def _code_within(code: CodeType) -> CodeType:
+    """The code of the one function that is defined in `code`."""
     return next(const for const in code.co_consts if isinstance(const, CodeType))

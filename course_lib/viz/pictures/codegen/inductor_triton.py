@@ -23,8 +23,11 @@ H200: dict[str, Any] = {
     "type": "cpu", "index": 0, "multi_processor_count": 132, "cc": 90, "major": 9, "regs_per_multiprocessor": 65536,
     "max_threads_per_multi_processor": 2048, "max_threads_per_block": 1024, "warp_size": 32,
 }  # fmt: skip
+"""Fields of torch's `DeviceProperties`. The type stays "cpu", for the tensors are the CPU's."""
 KERNEL = re.compile(r"async_compile\.triton\('(\w+)', '''.*?(@triton\.jit\n.*?)'''", re.S)
+"""In TorchInductor's program: a kernel's name, and its source from the decorator on."""
 CALL = re.compile(r"\n    def call\(self, args\):\n(.*?)\n\n?runner = ", re.S)
+"""In the same: the body of the function that calls the kernels."""
 
 
 class Written(Exception):
@@ -32,7 +35,7 @@ class Written(Exception):
 
 
 class NoDriver:
-    """Says which GPU the kernels are for; starts nothing."""
+    """In place of Triton's driver: says which GPU the kernels are for, and starts nothing."""
 
     def get_current_target(self) -> Any:
         from triton.backends.compiler import GPUTarget
@@ -75,6 +78,7 @@ def inductor_triton(function: Callable[..., Any], *args: Any) -> dict[str, str]:
         try:
             torch.compile(function)(*args)
         except Exception as error:
+            # `Written` arrives wrapped in one of torch's errors. Whatever it is: is a source there?
             if not codes:
                 raise LookupError(f"TorchInductor wrote nothing: {error}") from error
     torch._dynamo.reset()

@@ -64,6 +64,12 @@ if binary:
     open(job["cubin"], "wb").write(binary)
 print(json.dumps({name: text for name, text in made.asm.items() if isinstance(text, str) and name != "source"}))
 """
+"""The program of the other process: reads a job (`inspect_triton` writes it), compiles the kernel
+as a call would, and prints each representation that is text. The machine code (`cubin`) goes into
+a file."""
+MOST_LINES = 8
+"""So many lines of a compiler's errors are told: the last of Triton's traceback, the first of the
+C++ compiler's messages."""
 
 
 @takes(
@@ -79,6 +85,7 @@ def inspect_kernel(kernel: KernelSource, target: str = "sm_90") -> dict[str, str
     """The representations of `kernel` for `target`. Raises `BackendMissing`."""
     if isinstance(kernel, TritonSource):
         return inspect_triton(kernel, target)
+    # (A GPU is the default target, and means nothing for C++.)
     return {"asm": assembly(kernel, target if not target.startswith("sm_") else "x86-64-v3")}
 
 
@@ -112,14 +119,16 @@ def inspect_triton(source: TritonSource, target: str) -> dict[str, str]:
             raise CompileFailed(
                 "Triton",
                 ["triton.compile", source.name, target],
-                process.stderr.splitlines()[-8:],
+                process.stderr.splitlines()[-MOST_LINES:],
                 kept_source,
             )
+        # (Imports may print before the last line.)
         texts: dict[str, str] = json.loads(process.stdout.splitlines()[-1])
         if "missing" in texts:
             raise BackendMissing(
                 f"triton cannot be imported ({texts['missing']}): get it with `pip install triton` (Linux only)"
             )
+        # Either disassembler of NVIDIA's will do; each calls the option by another name.
         tool = shutil.which("nvdisasm") or shutil.which("cuobjdump")
         if cubin.exists() and tool:
             flags = ["-sass"] if tool.endswith("cuobjdump") else ["-c"]
@@ -142,8 +151,10 @@ def function_parameters(source: TritonSource) -> list[str]:
 def gpu(target: str) -> tuple[str, int | str, int]:
     """(backend, architecture, threads in a warp) for "sm_90" or "gfx942"."""
     if target.startswith("sm_"):
+        # Triton takes the number alone: 90 for "sm_90" and "sm_90a".
         return "cuda", int(target.removeprefix("sm_").rstrip("af")), 32
     if target.startswith("gfx"):
+        # AMD's CDNA (gfx9…) has 64 threads in a warp, RDNA 32.
         return "hip", target, 64 if target.startswith("gfx9") else 32
     raise ValueError(f'a GPU target is written "sm_90" (NVIDIA) or "gfx942" (AMD), not {target!r}')
 
@@ -155,6 +166,8 @@ def assembly(source: KernelSource, target: str, more: Sequence[str] = ()) -> str
     with tempfile.TemporaryDirectory(prefix="course_lib-") as folder:
         file = Path(folder) / f"{source.name}.cpp"
         file.write_text(prelude() + "\n" + source.source)
+        # As kernels are compiled, but to text and not for a shared library; of OpenMP only what
+        # concerns vectors: threads would move each loop into a function of its own.
         flags = [
             *(f for f in FLAGS if f not in ("-shared", "-fPIC")),
             *CORRECTNESS,
@@ -178,5 +191,6 @@ def assembly(source: KernelSource, target: str, more: Sequence[str] = ()) -> str
                 f'the C++ compiler knows no target {target!r}: take one like "x86-64-v3", "x86-64-v4" or "native"'
             )
         if process.returncode:
-            raise CompileFailed("the C++ compiler", command, process.stderr.splitlines()[:8], file)
+            errors = process.stderr.splitlines()[:MOST_LINES]
+            raise CompileFailed("the C++ compiler", command, errors, file)
     return process.stdout

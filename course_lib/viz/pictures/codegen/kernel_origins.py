@@ -46,8 +46,9 @@ def kernels_of(program: Any) -> list[KernelLines]:
 
 
 def lines_of(kernel: Any) -> list[Any]:
-    """The places in the program that a kernel computes."""
+    """The places in the program that a kernel computes, each once, in the order of their lines."""
     location_of_line: dict[tuple[str, int], Any] = {}
+    # A library call is a node itself.
     for node in getattr(kernel, "nodes", None) or (kernel,):
         for origin in node.origins:
             captured = captured_operation(origin)

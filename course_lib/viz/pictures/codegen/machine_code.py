@@ -18,17 +18,19 @@ from course_lib.codegen.printer import KernelSource
 from course_lib.viz.pictures.codegen.inspect_kernel import assembly, inspect_kernel
 
 Lines = list[tuple[str, int]]
+"""A line of machine code, and the number of the kernel's line that it comes from (0: none)."""
 NOISE = re.compile(
     r"""^\s*(\.(?!L\d|visible|reg|shared|entry|param)\w   # directives, but not labels, nor what PTX declares
       |//|;|!|\#loc|attributes|declare|target\ |source_filename|$)""",
     re.VERBOSE,
 )
+"""Lines that only assemblers and debuggers need: they are left out."""
 
 
 def source_lines(source: KernelSource, target: str) -> dict[str, Lines]:
     """Every form of a kernel down to the processor's. Raises `BackendMissing`, `CompileFailed`."""
     if source.language == "cpp":
-        text = assembly(source, target, ["-g1"])
+        text = assembly(source, target, ["-g1"])  # line numbers, and nothing about variables
         body = text[text.index(f"\n{source.name}:") : text.index(f"\t.size\t{source.name}")]
         skipped = prelude().count("\n") + 1  # stands before the kernel in its file
         return {"asm": by_loc(body, skipped)}

@@ -14,10 +14,13 @@ from course_lib.codegen.triton import ProductTiling
 from course_lib.viz.kit.style import SMALL, Picture, plural
 from course_lib.viz.kit.svg import Svg, text_width
 from course_lib.viz.pictures.codegen.tile_parts import (
+    ABOVE,
     CODEGEN,
     GAP,
+    HALF_LETTER,
     STEP,
     TALL,
+    TITLE_LINE,
     TOP,
     drawn,
     left_out,
@@ -36,8 +39,10 @@ READ, NOT_READ = 0.35, 0.08
 
 
 def program_of(down: int, across: int, tall: int, wide: int, together: int = 8) -> int:
-    """Which program has this tile: `tl.swizzle2d` goes down `together` tiles, then on to the
-    right."""
+    """Which program has this tile of a result of `tall` by `wide` tiles.
+
+    `tl.swizzle2d` goes down `together` tiles (8 in `codegen/triton.py`), then on to the right."""
+    # The first row of the band of tiles that this one lies in, and how many rows the band has
     first = down // together * together
     height = min(tall - first, together)
     return first * wide + across * height + down - first
@@ -119,8 +124,8 @@ def product_map(tiling: ProductTiling, meta: Mapping[str, int], name: str) -> Pi
     steps = plural(product.depth.tiles, "step")
 
     svg = Svg(max(product.right, text_width(name, mono=True) + 8), product.bottom)
-    svg.text(4, 16, name, bold=True, mono=True)
-    svg.text(product.left, product.below - 8, f"left operand: {steps}", SMALL, dim=True)
+    svg.text(4, TITLE_LINE, name, bold=True, mono=True)
+    svg.text(product.left, product.below - ABOVE, f"left operand: {steps}", SMALL, dim=True)
     svg.text(product.middle - 8, TOP + 13, "right operand", SMALL, anchor="end", dim=True)
     draw_right_operand(svg, product)
     for place, down in enumerate(product.rows.drawn):
@@ -169,7 +174,7 @@ def draw_right_operand(svg: Svg, product: Product) -> None:
         if across > 0:
             # Only the first one is told what the numbers count.
             words = words.partition(" ")[2]
-        svg.text(x, TOP - 8, words, SMALL, dim=True)
+        svg.text(x, TOP - ABOVE, words, SMALL, dim=True)
 
         for number, step in enumerate(product.depth.drawn):
             y = TOP + number * LOW
@@ -186,7 +191,7 @@ def draw_row(svg: Svg, product: Product, place: int, down: int | None) -> None:
     if down is None:
         svg.text(4, y + TALL / 2, left_out(product.rows.tiles, product.rows.drawn), dim=True)
         return
-    svg.text(4, y + TALL / 2 + 4, product.rows.words(down), SMALL, dim=True)
+    svg.text(4, y + TALL / 2 + HALF_LETTER, product.rows.words(down), SMALL, dim=True)
 
     for number, step in enumerate(product.depth.drawn):
         x = product.left + number * SLIM
@@ -200,7 +205,8 @@ def draw_row(svg: Svg, product: Product, place: int, down: int | None) -> None:
         x = product.x_of(number)
         if across is None:
             text = left_out(product.columns.tiles, product.columns.drawn)
-            svg.text(x + WIDE / 2, y + TALL / 2 + 4, text, SMALL, anchor="middle", dim=True)
+            base_line = y + TALL / 2 + HALF_LETTER
+            svg.text(x + WIDE / 2, base_line, text, SMALL, anchor="middle", dim=True)
         else:
             draw_result(svg, product, (down, across), x, y)
 
@@ -212,9 +218,9 @@ def draw_result(svg: Svg, product: Product, at: tuple[int, int], x: float, y: fl
     rows, columns = product.rows.inside(down), product.columns.inside(across)
     tile(svg, x, y, (WIDE, TALL), (columns, rows), READ if is_first else NOT_READ)
 
-    # Text stands on its base line: 4 px below the middle of the tinted part, or below that part
-    # where a line has no room in it.
-    base_line = 4 + TALL * rows / 2
+    # The text stands in the middle of the tinted part, or below that part where a line has no room
+    # in it.
+    base_line = HALF_LETTER + TALL * rows / 2
     if rows <= 0.4:
         base_line = 14 + TALL * rows
     text = f"program {product.program(down, across):,}"
@@ -223,11 +229,12 @@ def draw_result(svg: Svg, product: Product, at: tuple[int, int], x: float, y: fl
 
 def draw_gap(svg: Svg, x: float, y: float, wide: float, tall: float) -> None:
     """In place of the tiles that are not drawn."""
-    svg.text(x + wide / 2, y + tall / 2 + 4, "…", SMALL, anchor="middle", dim=True)
+    svg.text(x + wide / 2, y + tall / 2 + HALF_LETTER, "…", SMALL, anchor="middle", dim=True)
 
 
 def draw_reads(svg: Svg, product: Product) -> None:
-    """Arrows from both operands to the tile of program 0."""
+    """Arrows from both operands to the tile of program 0, across the room (a `STEP` or two) that
+    is left between."""
     across = product.below + TALL / 2
     from_left = [(product.middle - 2 * STEP + 4, across), (product.middle - 4, across)]
     svg.arrow(from_left, stage=CODEGEN, line=1.2)

@@ -18,6 +18,12 @@ GAP, STEP = 10.0, 24.0
 """px: between two programs, and between two tiles of one program."""
 TOP = 44.0
 """px: the room for the title and the names above the tiles."""
+TITLE_LINE = 16
+"""px: the base line of the title."""
+HALF_LETTER = 4
+"""px: a small text stands in the middle of something if its base line is so far below that."""
+ABOVE = 8
+"""px: the names of columns stand so far above what they name."""
 MASKED = "masked lanes: neither read nor written"
 """The tip of a dashed tile."""
 
@@ -34,12 +40,13 @@ def numbers_drawn(count: int, most: int = 4) -> list[int | None]:
 
 
 def left_out(count: int, drawn: Sequence[int | None]) -> str:
-    """'… 12 more': for the one of `drawn` that stands for several of the `count`."""
+    """'… 12 more': for the None in `drawn`, which stands for all of the `count` that it lacks."""
     return f"… {count - len(drawn) + 1:,} more"
 
 
 def span(what: str, first: int, end: int, sign: str = "") -> str:
-    """'columns 0 to 299', or 'row 8' where it is one."""
+    """'columns 0 to 299', or 'row 8' where it is one. `end` is the one behind the last; `sign`
+    stands before the numbers."""
     if end - first > 1:
         return f"{what}s {sign}{first:,} to {end - 1:,}"
     return f"{what} {sign}{first:,}"

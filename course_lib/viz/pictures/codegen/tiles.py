@@ -21,10 +21,13 @@ from course_lib.viz.kit.style import SMALL, Picture, plural
 from course_lib.viz.kit.svg import Svg, text_width
 from course_lib.viz.pictures.codegen.product_tiles import product_map
 from course_lib.viz.pictures.codegen.tile_parts import (
+    ABOVE,
     CODEGEN,
     GAP,
+    HALF_LETTER,
     STEP,
     TALL,
+    TITLE_LINE,
     TOP,
     drawn,
     left_out,
@@ -55,12 +58,13 @@ class Cover:
         self.tall = meta.get("ROWS", meta.get("BLOCK", 1))
         self.across = meta.get("COLUMNS", 1)
 
-        # The size of the tensor
+        # The size of the tensor. A flat one (elements without rows and columns) has no columns, and
+        # its elements count as rows. If chunks of rows are summed, `tiling.rows` is one chunk.
         self.columns = max(1, tiling.columns)
         self.rows = tiling.rows * (tiling.chunks or 1)
         self.is_flat = not tiling.columns
 
-        # What a program has
+        # What a program has. `persistent`: its tile has all columns, so it takes no steps.
         self.programs = tiling.programs(meta)
         self.persistent = tiling.persistent
         self.chunks = tiling.chunks
@@ -160,6 +164,7 @@ def tile_sizes(tiling: Any, wanted: Mapping[str, int]) -> dict[str, int]:
     """The sizes that a GPU would get, but for those `wanted`.
 
     Raises ValueError for one that the tiles do not have."""
+    # What is not in capitals (how many steps are fetched ahead) is no size of a tile.
     usual = {name: size for name, size in tiling.meta(interpreted=False).items() if name.isupper()}
     other = {name: size for name, size in wanted.items() if name.isupper()}
     unknown = sorted(other.keys() - usual.keys())
@@ -197,7 +202,7 @@ def drawing(cover: Cover, name: str) -> Svg:
     width_of_tiles = left + len(steps) * (WIDE + STEP) + after_tiles
     width = max(width_of_tiles, text_width(name, mono=True) + 8)
     svg = Svg(width, TOP + len(programs) * (TALL + GAP) + 6)
-    svg.text(4, 16, name, bold=True, mono=True)
+    svg.text(4, TITLE_LINE, name, bold=True, mono=True)
 
     for number, program in enumerate(programs):
         y = TOP + number * (TALL + GAP)
@@ -213,17 +218,17 @@ def drawing(cover: Cover, name: str) -> Svg:
 
 
 def draw_program(svg: Svg, cover: Cover, program: int, left: float, y: float, headed: bool) -> None:
-    """The tiles of one program, in the order in which it has them."""
+    """The tiles of one program, in the order in which it has them. headed: names stand above."""
     steps = numbers_drawn(cover.steps)
     for number, step in enumerate(steps):
         x = left + number * (WIDE + STEP)
         if step is None:
-            place = (x + WIDE / 2, y + TALL / 2 + 4)
+            place = (x + WIDE / 2, y + TALL / 2 + HALF_LETTER)
             svg.text(*place, left_out(cover.steps, steps), SMALL, anchor="middle", dim=True)
         else:
             draw_tile(svg, cover, x, y, cover.inside(program, step))
             if headed:
-                svg.text(x, TOP - 8, cover.heading(step), SMALL, dim=True)
+                svg.text(x, TOP - ABOVE, cover.heading(step), SMALL, dim=True)
 
         # To the next tile, and behind the last one to the sums
         if number + 1 < len(steps) or cover.chunks:
@@ -240,7 +245,7 @@ def draw_sums(svg: Svg, x: float, y: float, headed: bool) -> None:
     top = y + TALL / 2 - 6
     svg.box(x, top, SUMS, 12, "scheduling", radius=0, strength=0.35, line=1.6, tip=tip)
     if headed:
-        svg.text(x, TOP - 8, "its sums", SMALL, dim=True)
+        svg.text(x, TOP - ABOVE, "its sums", SMALL, dim=True)
 
 
 def draw_tile(svg: Svg, cover: Cover, x: float, y: float, inside: tuple[float, float]) -> None:

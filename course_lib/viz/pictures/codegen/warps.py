@@ -17,14 +17,17 @@ from course_lib.viz.kit.style import SMALL, Picture, plural
 from course_lib.viz.kit.svg import Svg
 
 LANES = 32
+"""Threads in a warp of NVIDIA's."""
 SECTOR = 32
 """Bytes: memory is fetched in pieces of this size."""
 
 
 CELL_WIDTH, CELL_GAP, CELL_LEFT = 128.0, 12, 70.0
+"""px: from one thread's cell to the next; what stays free between; where the first begins."""
 LINE = 18
 """The height of a line of text in a cell, px."""
 HEAD = 26.0
+"""px: the room for the names of lanes."""
 SHOWN_LANES: list[int | None] = [0, 1, 2, None, LANES - 1]
 """The lanes that have a column. None is the gap between them, "…"."""
 
@@ -107,7 +110,8 @@ def coalescing(strides: Sequence[int], size: int = 4, most: int = 6) -> Picture:
         raise ValueError(
             f"coalescing draws at least one stride, and elements that fill {SECTOR} bytes evenly, not of {size}"
         )
-    # A band for each stride; in it a frame for each sector, and in that a cell for each element
+    # A band for each stride; in it a frame for each sector, and in that a cell for each element.
+    # px: the width of a cell, between two sectors, where the first begins, the height of a band
     cells = SECTOR // size
     cell, gap, left, band = 11.3, 6.0, 98.0, 104.0
     wide = cells * cell
@@ -129,6 +133,7 @@ def coalescing(strides: Sequence[int], size: int = 4, most: int = 6) -> Picture:
             tip = f"bytes {sector * SECTOR} to {(sector + 1) * SECTOR - 1}"
             svg.box(x - 2, y + 50, wide + 4, 26, None, radius=3, line=1.2, tip=tip)
             for element in range(cells):
+                # Lane n reads element n * stride: this one is read if nothing is left over.
                 lane, rest = divmod(sector * cells + element, stride)
                 is_used = rest == 0 and lane < LANES
                 svg.box(
@@ -142,6 +147,8 @@ def coalescing(strides: Sequence[int], size: int = 4, most: int = 6) -> Picture:
                     line=0.8,
                 )
                 if is_used:
+                    # A line up to the number of the lane. Neighbouring cells have no room for all
+                    # numbers: every second one is written.
                     middle = x + element * cell + cell / 2 - 1
                     svg.path(
                         f"M{middle:.1f} {y + 24} V{y + 52}", stage="codegen", line=1, opacity=0.7

@@ -33,6 +33,7 @@ def names_last(svg: str) -> str:
     names: list[str] = []
 
     def take(frame: re.Match[str]) -> str:
+        """A frame without its name, which goes into `names` at its new place."""
         names.extend(
             placed(name, right_side(frame[0]), arrows).replace("<text", f'<text style="{RIM}"', 1)
             for name in re.findall(r"<text.*?</text>", frame[0], flags=re.S)
@@ -45,6 +46,7 @@ def names_last(svg: str) -> str:
 
 def placed(name: str, right: float, arrows: list[Point]) -> str:
     """The name of a frame that ends at `right`, moved to the first place without an arrow."""
+    # (Graphviz writes the middle of a text as its x.)
     attributes = dict(re.findall(r'([\w-]+)="([^"]*)"', name))
     x, y, size = (float(attributes[key]) for key in ("x", "y", "font-size"))
     half = text_width(html.unescape(re.sub(r"<.*?>", "", name)), size) / 2

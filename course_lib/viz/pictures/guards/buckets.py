@@ -18,10 +18,16 @@ LEFT, WIDTH = 92.0, 500.0
 TOP, HIGH = 46.0, 130.0
 """px: the same downwards."""
 BASE = TOP + HIGH
+"""px: the axis, on which the bars stand."""
 BARS = 32
 """So many bars at most."""
-STEP = 26
-"""px: from one bucket's line to the next."""
+STEP, THICK, BASE_LINE = 26, 20, 15
+"""px: from one bucket's line to the next; how thick its boxes are, and from their top to the base
+line of the text."""
+WORK = 52
+"""px: from the axis down to the first bucket's line."""
+NUMBERS, NUMBER = 18, 26
+"""px: from the axis down to the base line of the numbers, and the room that each needs."""
 CAPTION = "Dashed lines: the borders that lengths are padded up to. Dashed boxes: work on padding, which nobody asked for."
 
 
@@ -80,7 +86,7 @@ def buckets(lengths: Sequence[int], borders: Sequence[int], title: str = "") -> 
     requests = plural(len(lengths), "request")
     in_use = plural(len(used_buckets), "bucket")
 
-    svg = Svg(LEFT + WIDTH + 150, BASE + 62 + STEP * len(used_buckets))
+    svg = Svg(LEFT + WIDTH + 150, BASE + WORK + 10 + STEP * len(used_buckets))
     svg.text(0, 16, title or f"{requests}, {in_use}", bold=True)
     draw_histogram(svg, lengths, all_buckets[-1].border)
     draw_borders(svg, all_buckets)
@@ -106,7 +112,7 @@ def draw_histogram(svg: Svg, lengths: Sequence[int], longest: int) -> None:
     for start in range(0, longest, step):
         counts.append(sum(start < length <= start + step for length in lengths))
 
-    wide = WIDTH * step / longest - 2
+    wide = WIDTH * step / longest - 2  # 1 px stays free on either side
     for i, count in enumerate(counts):
         if count:
             height = HIGH * count / max(counts)
@@ -117,20 +123,20 @@ def draw_histogram(svg: Svg, lengths: Sequence[int], longest: int) -> None:
             )
 
     svg.path(f"M{LEFT} {BASE} H{LEFT + WIDTH}", line=1.2, opacity=0.7)
-    svg.text(LEFT - 8, BASE + 18, "length", SMALL, anchor="end", dim=True)
+    svg.text(LEFT - 8, BASE + NUMBERS, "length", SMALL, anchor="end", dim=True)
 
 
 def draw_borders(svg: Svg, buckets: Sequence[Bucket]) -> None:
     """A dashed line at each border; its number where there is room."""
     longest = buckets[-1].border
-    last = LEFT - 30
+    last = LEFT - 30  # where the last number was written: far enough for any at first
     for bucket in buckets:
         x = LEFT + WIDTH * bucket.border / longest
         border = f"M{x:.1f} {TOP - 8} V{BASE + 4}"
         svg.path(border, stage="guards", line=2, opacity=1, dashed=True)
-        if x - last > 26:
+        if x - last > NUMBER:
             last = x
-            svg.text(x, BASE + 18, str(bucket.border), SMALL, anchor="middle")
+            svg.text(x, BASE + NUMBERS, str(bucket.border), SMALL, anchor="middle")
 
 
 def draw_work(svg: Svg, used: Sequence[Bucket]) -> None:
@@ -140,18 +146,18 @@ def draw_work(svg: Svg, used: Sequence[Bucket]) -> None:
 
     scale = WIDTH / max(bucket.computed for bucket in used)
     for i, bucket in enumerate(used):
-        y = BASE + 52 + STEP * i
-        svg.text(LEFT - 8, y + 15, str(bucket), SMALL, anchor="end")
+        y = BASE + WORK + STEP * i
+        svg.text(LEFT - 8, y + BASE_LINE, str(bucket), SMALL, anchor="end")
 
         # What was asked for, then what was added to fill the bucket
         real = (bucket.computed - bucket.padding) * scale
-        svg.box(LEFT, y, real, 20, "runtime", radius=2, strength=0.4, line=1)
+        svg.box(LEFT, y, real, THICK, "runtime", radius=2, strength=0.4, line=1)
         if bucket.padding:
             svg.box(
                 LEFT + real,
                 y,
                 bucket.padding * scale,
-                20,
+                THICK,
                 "break",
                 radius=2,
                 strength=0.18,
@@ -160,4 +166,4 @@ def draw_work(svg: Svg, used: Sequence[Bucket]) -> None:
             )
 
         label = f"{len(bucket.lengths)} req., {bucket.share} padding"
-        svg.text(LEFT + bucket.computed * scale + 8, y + 15, label, SMALL)
+        svg.text(LEFT + bucket.computed * scale + 8, y + BASE_LINE, label, SMALL)

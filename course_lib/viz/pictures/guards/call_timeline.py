@@ -42,7 +42,8 @@ class Served(events.Event):
 
 @dataclass
 class Turn:
-    """One column of the timeline."""
+    """One column of the timeline: a call, and the number of the entry that served it (None: eager
+    did)."""
 
     call: str = ""
     entry: int | None = None
@@ -53,10 +54,12 @@ class Turn:
     failures: list[Any] = field(default_factory=list)
     """A `GuardFailed` for each entry that was tried, if that was told."""
     limit: str = ""
+    """Why nothing was compiled, if the recompile limit was reached."""
 
     @property
     def words(self) -> list[str]:
         """The arguments, a line each; at most three lines."""
+        # Not at a comma within brackets
         lines = re.split(r", (?![^\[(]*[\])])", self.call)
         if len(lines) <= 3:
             return lines
@@ -91,6 +94,7 @@ def each_call(compiled: Any) -> Callable[..., Any]:
         words = call_in_words(args, kwargs)
 
         result = compiled(*args, **kwargs)
+        # (`entries` is the compiler's own list, and has grown if this call compiled one.)
         if entry is None and len(entries) > before:
             entry = len(entries)
         events.emit(Served(function.__qualname__, words, entry, function.__code__))
@@ -100,7 +104,7 @@ def each_call(compiled: Any) -> Callable[..., Any]:
 
 
 def first_that_fits(entries: Iterable[Any], function: Any, values: list[Any]) -> int | None:
-    """The number of the entry whose guards hold, from 1."""
+    """The number of the entry whose guards hold, from 1; None if none fits."""
     for number, entry in enumerate(entries, 1):
         if not entry.check.first_failure(function, *values):
             return number
@@ -176,7 +180,8 @@ def first_seen(recording: Recording, which: str | Callable[..., Any] | None) -> 
 def turns_served(recording: Recording, number: Any) -> list[Turn]:
     """Calls through `each_call`: each ends with a `Served`."""
     turns = []
-    turn, current = Turn(), None
+    turn = Turn()
+    current = None  # the code of the frame that events are about
     for event in recording.events:
         if isinstance(event, events.FrameSeen):
             current = code_number(event)
@@ -195,7 +200,8 @@ def turns_seen(recording: Recording, number: Any) -> list[Turn]:
     """Calls that compiled or fell back: each begins with a `FrameSeen`, and lasts until the
     next."""
     turns = []
-    turn, current = Turn(), None
+    turn = Turn()
+    current = None  # the code of the frame that events are about
     for event in recording.events:
         if isinstance(event, events.FrameSeen):
             if current == number:
@@ -211,17 +217,21 @@ def turns_seen(recording: Recording, number: Any) -> list[Turn]:
 
 
 def note(turn: Turn, event: events.Event) -> None:
-    """Add what an event says about the call that is under way."""
+    """Add what an event says about the call that is under way.
+
+    An entry is compiled when the guards of all entries before have failed, so their number tells
+    the entry's."""
     if isinstance(event, events.GuardFailed):
         turn.failures.append(event)
     elif isinstance(event, events.GraphCaptured):
         turn.made, turn.entry = event.result, len(turn.failures) + 1
     elif isinstance(event, events.GuardsMade) and turn.made is None:
-        # An entry without a graph: a break comes first.
+        # An entry without a graph: the frame breaks before its first operation.
         turn.made, turn.entry = event.check, len(turn.failures) + 1
     elif isinstance(event, events.FellBack) and "recompile limit" in event.why:
         turn.limit = event.why
     elif isinstance(event, events.FellBack) and "a guard does not hold" in event.why:
+        # The entry was given up as soon as it was made.
         turn.made = turn.entry = None
     elif isinstance(event, events.StageTimed):
         turn.seconds += event.seconds
@@ -269,6 +279,7 @@ class EntryDiff:
 
 def diffs_of(calls: list[Turn]) -> list[EntryDiff]:
     """One for each entry but the first."""
+    # The calls that compiled an entry
     makers = [(number, turn) for number, turn in enumerate(calls, 1) if turn.made is not None]
     diffs = []
     for (_, before), (number, after) in itertools.pairwise(makers):
@@ -294,6 +305,10 @@ COLUMN, NARROW_COLUMN, MANY_CALLS = 92, 77.0, 7
 a narrow window."""
 LANE, LEFT, LINE = 40, 134, 16
 """px: the height of an entry, where the calls begin, and the height of a line of arguments."""
+HALF_BOX, RADIUS = 35, 9
+"""px: half the width of the frame "compiled", and the radius of a circle."""
+ARGUMENTS = 36
+"""px: the base line of the first line of arguments."""
 HEADER = ("call", "with", "tried in vain", "served by", "because")
 CAPTION = "Framed: compiled at this call. Circle: served by this entry. Crossed diamond: tried, and a guard failed."
 
@@ -323,7 +338,7 @@ def timeline(recording: Recording, which: str | Callable[..., Any] | None = None
         text += [str(diff) for diff in diffs]
 
     html = f'<div class="cl-scroll">{body}</div>'
-    return Picture(html, CAPTION, alt, "\n\n".join(text), ("guards",))
+    return Picture(html, CAPTION, alt, "\n\n".join(text), sheets=("guards",))
 
 
 def row_of(number: int, turn: Turn) -> tuple[str, ...]:
@@ -354,9 +369,12 @@ class TimelineDrawing:
         has_eager = any(turn.entry is None for turn in calls)
         self.lanes = self.entries + has_eager
 
-        self.top = 42 + LINE * max(len(turn.words) for turn in calls)
-        self.column: float
-        self.column, right = (COLUMN, 20) if len(calls) < MANY_CALLS else (NARROW_COLUMN, 12)
+        self.top = ARGUMENTS + 6 + LINE * max(len(turn.words) for turn in calls)
+        self.column: float = COLUMN
+        right = 20  # px that stay free on the right
+        if len(calls) >= MANY_CALLS:
+            self.column = NARROW_COLUMN
+            right = 12
         self.end = LEFT + self.column * len(calls)
         self.svg = Svg(self.end + right, self.top + LANE * self.lanes + 14)
 
@@ -365,13 +383,13 @@ class TimelineDrawing:
         return self.top + LANE * lane + LANE / 2
 
     def centre_of(self, call: int) -> float:
-        """px from the left."""
+        """px from the left. (It stands left of its column's middle: names of entries are short.)"""
         return LEFT + self.column * (call + 0.5) - 24
 
     def draw(self) -> None:
         name = shorten(self.name, LEFT - 16, mono=True, bold=True)
         self.svg.text(4, 16, name, bold=True, mono=True, tip=self.name)
-        self.svg.text(4, 36, "calls, in order →", SMALL, dim=True)
+        self.svg.text(4, ARGUMENTS, "calls, in order →", SMALL, dim=True)
         for lane in range(self.lanes):
             self.draw_lane(lane)
         for call in range(len(self.calls)):
@@ -384,12 +402,12 @@ class TimelineDrawing:
         label = "eager" if is_eager else f"entry {lane + 1}"
         self.svg.text(4, y + 4, label, stage="eager" if is_eager else "guards", bold=True)
 
-        start: float = LEFT - 62
+        start: float = LEFT - 62  # behind the name
         for call, turn in enumerate(self.calls):
             if turn.made is not None and turn.entry == lane + 1:
-                box = LEFT + self.column * (call + 0.5)
-                self.draw_line(start, box - 59, y, is_eager)
-                start = box + 11
+                centre = self.centre_of(call)
+                self.draw_line(start, centre - HALF_BOX, y, is_eager)
+                start = centre + HALF_BOX
         self.draw_line(start, self.end, y, is_eager)
 
     def draw_line(self, start: float, end: float, y: float, dashed: bool) -> None:
@@ -401,10 +419,11 @@ class TimelineDrawing:
         self.svg.text(x, 16, f"call {call + 1}", SMALL, anchor="middle", dim=True)
         for line, word in enumerate(turn.words):
             short = shorten(word, self.column - 6, SMALL, mono=True)
-            self.svg.text(
-                x, 36 + LINE * line, short, SMALL, anchor="middle", mono=True, tip=turn.call
-            )
+            base_line = ARGUMENTS + LINE * line
+            self.svg.text(x, base_line, short, SMALL, anchor="middle", mono=True, tip=turn.call)
 
+        # Eager has the lane below all entries. Entries are tried in their order: all above the one
+        # that served the call were tried in vain.
         in_eager = turn.entry is None
         lane = self.entries if turn.entry is None else turn.entry - 1
         in_vain = len(turn.failures) if in_eager else lane
@@ -421,7 +440,8 @@ class TimelineDrawing:
         eager."""
         tip = "; ".join(told(failure) for failure in turn.failures)
         if turn.made is not None:
-            self.svg.box(x - 35, y - 14, 70, 28, "guards", line=3.5, radius=4, tip=tip)
+            left, wide = x - HALF_BOX, 2 * HALF_BOX
+            self.svg.box(left, y - 14, wide, 28, "guards", line=3.5, radius=4, tip=tip)
             tip = tip or human_seconds(turn.seconds)
             self.svg.text(x, y + 4, "compiled", SMALL, anchor="middle", tip=tip)
             return
@@ -429,12 +449,12 @@ class TimelineDrawing:
         in_eager = turn.entry is None
         stage = "eager" if in_eager else "guards"
         self.svg.box(
-            x - 9,
-            y - 9,
-            18,
-            18,
+            x - RADIUS,
+            y - RADIUS,
+            2 * RADIUS,
+            2 * RADIUS,
             stage,
-            radius=9,
+            radius=RADIUS,
             strength=0.7,
             line=2,
             dashed=in_eager,

@@ -108,6 +108,7 @@ def html_row(guard: Any, cause: Cause, why: str | None) -> tuple[str, str, str, 
     """The four cells of a guard. `why` says why it did not hold, if it did not."""
     path = about(guard)
     tests = [highlighted(readable(test.text(path)), "python")[0] for test in guard.tests]
+    # Torch's settings are many and short: a line each
     and_ = "<br>and " if guard.kind == "state" else " and "
     must_hold = f'<code class="cl-whole" title="{escape(guard.expr)}">{and_.join(tests)}</code>'
     if why is not None:
@@ -135,6 +136,7 @@ def text_lines(guard: Any, cause: Cause, broken: bool) -> list[str]:
     if cause.inner:
         because += f" ({cause.looked})"
 
+    # The mark, and the kind in a column of 9; what goes on in the next line is set further in.
     mark = "✕" if broken else " "
     return textwrap.wrap(
         f"{expression_of(guard)}    {because}",
@@ -147,7 +149,9 @@ def text_lines(guard: Any, cause: Cause, broken: bool) -> list[str]:
 # ---- a guard in words ----------------------------------------------------------------------------
 
 STACK = re.compile(r"stack\d+\b")
+"""What a resume function calls a value of the stack that it takes."""
 DEF = re.compile(r"(async )?def ")
+"""A line that begins a function."""
 NUMBER = re.compile(r"(?:repr\()?([^()]*?)\)? == '?([^' ]+)'?: expected True, got False")
 """A symbolic number that had to be one value: `repr(k) == '0.5'`, `k == 4`."""
 
@@ -190,6 +194,7 @@ def inner_of(guard: Any) -> Any:
 
 def subjects(test: str) -> str:
     """Whose sizes a test compares: `2*xs[1].shape[0] > x.shape[0]` → `xs[1], x`."""
+    # Names with dots and brackets, but no function that is called (`max(`)
     paths = re.findall(r"[A-Za-z_][\w.]*(?:\[[^\]]*\][\w.]*)*(?!\w*\()", test)
     names = [re.split(r"\.(?:shape|stride|storage_offset)\b", path)[0] for path in paths]
     names_in_order = dict.fromkeys(name for name in names if name not in ("and", "or", "not"))
@@ -212,15 +217,18 @@ def readable(test: str) -> str:
 
 
 def told(failure: Any) -> str:
-    """What was found instead, without the place (it has a column of its own)."""
+    """What was found instead, without the line that made the guard necessary (it has a column of
+    its own). '' without a failure."""
     if failure is None:
         return ""
 
+    # Two paths had to lead to one object, or to two.
     tests = failure.guard.tests
     if len(tests) == 1 and isinstance(tests[0].right, SameAs):
         now = "one object" if tests[0].op == "is not" else "two objects"
         return f"{about(failure.guard)} and {tests[0].right.__name__} are {now} now"
 
+    # A `Failure` of the check, else the event that tells it in one sentence
     if hasattr(failure, "part"):
         sentence = f"{failure.part}: expected {failure.expected}, got {failure.got}"
     else:

@@ -74,6 +74,7 @@ def steps_of(guard: Any) -> list[str]:
 # ---- what a test costs ---------------------------------------------------------------------------
 
 REPEATS, CALLS = 5, 2000
+"""How often a test is timed, and how many calls are timed together."""
 RESOLUTION = 1e-9
 """seconds: what is less is noise in the mean of so many calls."""
 
@@ -105,6 +106,10 @@ ROW, STEP = 24, 18
 TESTS, MOST_TESTS, NAME = 250, 430, 110
 """px: where the tests stand. They stand further right if names are long or the tree is deep, but
 not beyond `MOST_TESTS` unless the last name then had less than `NAME`."""
+MARGIN, DIAMOND_ROOM = 4, 40
+"""px: left of the tree, and between a name and the tests: the diamond stands there."""
+BASE_LINE = 15
+"""px: from the top of a row to the base line of its text."""
 BAR = 90
 """px: the bar of the most expensive test."""
 CAPTION = "Each guard (◇) on the path of the object it tests; point at a test to read all of it."
@@ -135,7 +140,7 @@ def guard_tree(
         caption += " The broken branch leads to the guard that did not hold."
 
     body = f'<div class="cl-scroll" tabindex="0">{drawing.svg.render(alt)}</div>{in_full(drawing.rows)}'
-    return Picture(body, caption, alt, "\n".join(drawing.text), ("guards", "break"))
+    return Picture(body, caption, alt, "\n".join(drawing.text), sheets=("guards", "break"))
 
 
 def in_full(rows: Iterable[Row]) -> str:
@@ -166,6 +171,7 @@ class TreeDrawing:
         self.failed = getattr(failure, "guard", None)
         self.why = told(failure)
         self.costs = costs
+        # 1.0 if all are 0: bars are divided by it
         self.greatest_cost = max(costs.values(), default=0.0) or 1.0
 
         # px from the left: where the column of tests begins, and behind it the column of costs
@@ -173,6 +179,7 @@ class TreeDrawing:
         end_of_tests = 600 if costs else 725  # with the tests at `TESTS`
         self.cost_x = end_of_tests + self.tests_x - TESTS
         width = self.cost_x + (160 if costs else 40)
+        # The reason why a guard did not hold stands in a row of its own.
         extra_row = self.failed is not None
         self.svg = Svg(width, ROW * (len(rows) + extra_row) + 30)
         self.text: list[str] = []
@@ -182,7 +189,7 @@ class TreeDrawing:
         self.above: dict[int, float] = {}
 
     def draw(self) -> None:
-        self.svg.text(4, 14, "what", SMALL, dim=True)
+        self.svg.text(MARGIN, 14, "what", SMALL, dim=True)
         self.svg.text(self.tests_x, 14, "must be", SMALL, dim=True)
         if self.costs:
             self.svg.text(self.cost_x + 12, 14, "cost of this test alone", SMALL, dim=True)
@@ -198,15 +205,15 @@ class TreeDrawing:
 
         if depth:
             self.draw_twig(depth, broken)
+        # What was deeper hung on another branch: no twig of this one begins there.
         self.above = {d: place for d, place in self.above.items() if d < depth}
         self.above[depth] = self.y
 
-        x = 4 + STEP * depth
-        name = middle(branch.name, self.tests_x - x - 40, mono=True, bold=broken)
+        x = MARGIN + STEP * depth
+        y = self.y + BASE_LINE
+        name = middle(branch.name, self.tests_x - x - DIAMOND_ROOM, mono=True, bold=broken)
         colour = "break" if broken else None
-        self.svg.text(
-            x + 4, self.y + 15, name, mono=True, bold=broken, stage=colour, tip=branch.name
-        )
+        self.svg.text(x + 4, y, name, mono=True, bold=broken, stage=colour, tip=branch.name)
         if branch.guards:
             self.draw_tests(branch, here)
         if branch.guards and self.costs:
@@ -219,15 +226,17 @@ class TreeDrawing:
             self.text.append(f"  {'  ' * depth}  did not hold: {self.why}")
 
     def draw_twig(self, depth: int, broken: bool) -> None:
-        """The line from the branch above.
+        """The line from the branch above: down, then right to the middle of the row.
 
-        The line of a broken branch starts at its parent, so that the eye can follow it."""
+        It goes on from the twig of the last branch of this depth. That of a broken branch starts at
+        its parent, so that the eye can follow it."""
+        row_middle = 11
         x = 10 + STEP * (depth - 1)
-        top = self.above[depth - 1] + 18
+        top = self.above[depth - 1] + 18  # below the parent's name
         if not broken:
-            top = max(top, self.above.get(depth, 0.0) + 11)
+            top = max(top, self.above.get(depth, 0.0) + row_middle)
 
-        twig = f"M{x} {top} V{self.y + 11} H{x + 10}"
+        twig = f"M{x} {top} V{self.y + row_middle} H{x + 10}"
         if broken:
             self.svg.path(twig, stage="break", line=2.4, opacity=1.0)
         else:
@@ -238,19 +247,19 @@ class TreeDrawing:
         draw_diamond(self.svg, self.tests_x - 14, self.y + 10, "break" if failed else "guards")
         tests = readable("; ".join(dict.fromkeys(map(required, branch.guards))))
         fits = shorten(tests, self.cost_x - self.tests_x, SMALL, mono=True)
-        self.svg.text(self.tests_x, self.y + 15, fits, SMALL, mono=True, tip=tests)
+        self.svg.text(self.tests_x, self.y + BASE_LINE, fits, SMALL, mono=True, tip=tests)
 
     def draw_cost(self, branch: Branch) -> None:
         """A bar as long as the tests of a branch are slow, and their seconds beside it."""
         cost = sum(self.costs.get(guard, 0.0) for guard in branch.guards)
-        length = max(2.0, BAR * cost / self.greatest_cost)
+        length = max(2.0, BAR * cost / self.greatest_cost)  # the least that is seen
         x = self.cost_x + 12
         self.svg.box(x, self.y + 5, length, 11, "guards", radius=2, strength=0.45)
         # A test that is faster than the clock can tell is not free: "0 ns" would be wrong.
         shown = "under 1 ns"
         if cost >= RESOLUTION:
             shown = human_seconds(cost)
-        self.svg.text(x + 6 + length, self.y + 15, shown, SMALL)
+        self.svg.text(x + 6 + length, self.y + BASE_LINE, shown, SMALL)
 
     def draw_failure(self) -> None:
         """Below the guard that did not hold: a row that says why."""
@@ -259,7 +268,7 @@ class TreeDrawing:
         self.y += ROW
 
     def write(self, row: Row, broken: bool, here: bool) -> None:
-        """The row in plain text."""
+        """The row in plain text: the path to a broken guard is marked, and so is the guard."""
         mark = " "
         if broken:
             mark = "✕" if here else "│"
@@ -275,15 +284,16 @@ def x_of_tests(rows: list[Row]) -> float:
     names = []
     for row in rows:
         name = text_width(row.branch.name, mono=True, bold=True)
-        names.append(4 + STEP * row.depth + name + 40)
+        names.append(MARGIN + STEP * row.depth + name + DIAMOND_ROOM)
 
-    deepest = 44 + STEP * max((row.depth for row in rows), default=0)
+    deepest = MARGIN + DIAMOND_ROOM + STEP * max((row.depth for row in rows), default=0)
     return max(TESTS, min(MOST_TESTS, max(names, default=0)), deepest + NAME)
 
 
 def required(guard: Any) -> str:
     """A guard's tests without the path: `float32 (32, 768) strides (768, 1)`, `LayerNorm`,
     `== 1e-05`, `no hooks`."""
+    # What is looked at (`·.shape`: the dot stands for the object) → the test
     tests = {test.left.format("·"): test for test in guard.tests}
 
     def right(left: str) -> str:
@@ -298,6 +308,7 @@ def required(guard: Any) -> str:
         case "state":
             settings = []
             for left in tests:
+                # `torch._C._get_x()` → `get_x`
                 name = re.sub(r"^torch.(_C._?)?|[(][)]", "", left)
                 settings.append(f"{name} {right(left)}")
             return ", ".join(settings)
@@ -306,8 +317,10 @@ def required(guard: Any) -> str:
         case "absent":
             return "no attribute of its own hides it"
         case "hooks":
+            # "no hooks on self.ln": the path stands on the left
             return guard.tests[0].pretty.split(" on ")[0]
         case "value" if len(tests) == 2 and "·" in tests:
+            # Type and value are tested; the value says both.
             return f"== {literal(tests['·'].right)}"
     return " and ".join(test.text("·") for test in guard.tests).replace("·.", ".")
 

@@ -28,6 +28,7 @@ ABOUT_THE_CALL = ("tensor", "type", "value", "sizes")
 another."""
 LETTERS = "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
 NONE = "✕"
+"""In the cell of a size that no entry serves."""
 
 # ---- the entries ---------------------------------------------------------------------------------
 
@@ -42,6 +43,7 @@ class Entry:
     check: Check
 
     def serves(self, function: Any, args: tuple[Any, ...]) -> bool:
+        """Do the guards hold for a call with these arguments?"""
         return self.check(function, *args)
 
     def made_for(self, args: tuple[Any, ...]) -> bool:
@@ -99,6 +101,10 @@ class Asked:
 
 CELL, LEAST, TALL, GAP = 34.0, 22.0, 30.0, 4.0
 """px: a cell's width, the least that it may become, its height, and the gap to the next."""
+TOP, BASE_LINE = 42, 20
+"""px: where the first row begins, and from the top of a cell to the base line of its letter."""
+LEGEND_LINE, LEGEND_TEXT = 20, 24
+"""px: from one line of the legend to the next, and from its letter to its text."""
 FITS = 760.0
 """px: a wider drawing cannot be read whole in a window of 800."""
 STRENGTHS = (0.08, 0.26, 0.44, 0.17, 0.35, 0.52)
@@ -164,17 +170,18 @@ class MapDrawing:
         self.down_sizes: Sequence[int | None] = sizes[self.down] if down else [None]
         self.legend = [*map(str, asked.entries), f"{NONE}: no entry; a call compiles anew"]
 
+        margin = 20  # px that stay free on the right
         numbers = [text_width(str(size)) for size in self.down_sizes if size is not None]
         self.left = 14 + max(numbers, default=0)
-        room = (FITS - self.left - 20) / len(self.across_sizes) - GAP
+        room = (FITS - self.left - margin) / len(self.across_sizes) - GAP
         self.cell = max(LEAST, min(CELL, room))
-        self.bottom = 46 + len(self.down_sizes) * (TALL + GAP)
+        self.bottom = TOP + 4 + len(self.down_sizes) * (TALL + GAP)
 
         # The legend may make the drawing wider, as far as it fits a window.
-        table = self.left + len(self.across_sizes) * (self.cell + GAP) + 20
-        lines = [text_width(line, SMALL, True) for line in self.legend]
-        wide = max(table, self.left + 44 + max(lines))
-        height = self.bottom + 20 * len(self.legend) + 16
+        table = self.left + len(self.across_sizes) * (self.cell + GAP) + margin
+        lines = [text_width(line, SMALL, mono=True) for line in self.legend]
+        wide = max(table, self.left + LEGEND_TEXT + margin + max(lines))
+        height = self.bottom + LEGEND_LINE * len(self.legend) + 16
         self.svg = Svg(min(wide, max(table, FITS)), height)
 
     @property
@@ -193,9 +200,9 @@ class MapDrawing:
 
         rows = []
         for j, down in enumerate(self.down_sizes):
-            y = 42 + j * (TALL + GAP)
+            y = TOP + j * (TALL + GAP)
             if down is not None:
-                self.svg.text(self.left - 8, y + 20, str(down), SMALL, anchor="end")
+                self.svg.text(self.left - 8, y + BASE_LINE, str(down), SMALL, anchor="end")
             row = []
             for i, size in enumerate(self.across_sizes):
                 sizes = (size,) if down is None else (down, size)
@@ -226,7 +233,7 @@ class MapDrawing:
                 dashed=True,
                 tip="no entry serves this size",
             )
-            self.svg.text(centre, y + 20, NONE, anchor="middle", stage="break")
+            self.svg.text(centre, y + BASE_LINE, NONE, anchor="middle", stage="break")
             return NONE
 
         entry = self.asked.entries[number]
@@ -243,7 +250,7 @@ class MapDrawing:
             line=3.5 if born else 1.2,
             tip=str(entry),
         )
-        self.svg.text(centre, y + 20, entry.letter, anchor="middle", bold=born)
+        self.svg.text(centre, y + BASE_LINE, entry.letter, anchor="middle", bold=born)
         if born:
             return f"{entry.letter}*"
         return entry.letter
@@ -252,11 +259,12 @@ class MapDrawing:
         """What each letter assumes."""
         for i, line in enumerate(self.legend):
             letter, _, rest = line.partition(": ")
-            y = self.bottom + 20 + 20 * i
-            is_code = i < len(self.asked.entries)
+            y = self.bottom + LEGEND_LINE * (i + 1)
+            is_code = i < len(self.asked.entries)  # the last line is a sentence
+            x = self.left + LEGEND_TEXT
             self.svg.text(self.left, y, letter, bold=True)
-            short = shorten(rest, self.svg.width - self.left - 44, SMALL, True)
-            self.svg.text(self.left + 24, y, short, SMALL, mono=is_code, tip=rest)
+            short = shorten(rest, self.svg.width - x - 20, SMALL, mono=True)
+            self.svg.text(x, y, short, SMALL, mono=is_code, tip=rest)
 
     def text_of(self, rows: list[list[str]]) -> str:
         """The map in plain text: a table, or for one axis a line for each stretch of sizes."""

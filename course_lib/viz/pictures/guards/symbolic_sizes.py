@@ -34,6 +34,7 @@ def is_about_size(guard: Any, test: Any) -> bool:
     if guard.kind == "sizes":
         return True
 
+    # A source with a `base` is read out of another object: of a module, say.
     is_argument = getattr(guard.source, "base", None) is None
     is_size = isinstance(test, (SizesAre, SizeIs))
     is_number = guard.kind == "value" and type(test.right) is int
@@ -49,8 +50,8 @@ def is_life(row: object) -> bool:
 
 LIFE = Kind("a row", is_life)
 HEADINGS = ("the line", "number now", "expression kept", "guard written down")
-HIGH, STEP = 30, 42
-"""px: the height of a box, and from one row to the next."""
+HIGH, STEP, BASE_LINE = 30, 42, 20
+"""px: the height of a box; from one row to the next; from the top of a box to its base line."""
 CAPTION = "A symbolic size is a number and an expression at once; a question about the number becomes a guard."
 
 
@@ -80,13 +81,13 @@ def two_lives(rows: Sequence[tuple[str, object, str, str]]) -> Picture:
 
     for j, (code, value, kept_text, guard_text) in enumerate(rows):
         y = 26 + STEP * j
-        svg.text(line.x, y + 20, code, mono=True)
+        svg.text(line.x, y + BASE_LINE, code, mono=True)
         if str(value):
             svg.box(number.x, y, number.width, HIGH, "runtime", radius=3)
-            svg.text(number.middle, y + 20, str(value), mono=True, anchor="middle")
+            svg.text(number.middle, y + BASE_LINE, str(value), mono=True, anchor="middle")
         if kept_text:
             svg.box(expression.x, y, expression.width, HIGH, "capture", radius=10)
-            svg.text(expression.middle, y + 20, kept_text, mono=True, anchor="middle")
+            svg.text(expression.middle, y + BASE_LINE, kept_text, mono=True, anchor="middle")
         if guard_text:
             draw_guard(svg, guard, y, guard_text)
 
@@ -101,18 +102,19 @@ def columns_for(rows: Sequence[tuple[str, object, str, str]]) -> list[Column]:
     places = []
     x: float = 4
     for i, heading in enumerate(HEADINGS):
+        # In a box, 14 px stay free on either side of the text.
         cells = [text_width(str(row[i]), mono=True) + 28 for row in rows]
         width = max([text_width(heading, SMALL), *cells])
         places.append(Column(x, width))
-        x += width + 34
+        x += width + 34  # the points of a hexagon reach into what is left between columns
     return places
 
 
 def draw_guard(svg: Svg, column: Column, y: float, guard: str) -> None:
-    """A hexagon, as wide as its column."""
+    """A hexagon, a little wider than its column; its points are 14 px long."""
     middle, half = y + HIGH // 2, HIGH // 2
     left, right = column.x - 16, column.x + column.width + 20
     upper = f"M{left} {middle} L{left + 14} {middle - half} H{right - 14} L{right} {middle}"
     lower = f"L{right - 14} {middle + half} H{left + 14} Z"
     svg.path(f"{upper} {lower}", stage="guards", line=2, opacity=1)
-    svg.text((left + right) / 2, y + 20, guard, mono=True, anchor="middle")
+    svg.text((left + right) / 2, y + BASE_LINE, guard, mono=True, anchor="middle")

@@ -52,7 +52,7 @@ class Together:
     steps: list[Step] = field(default_factory=list)
 
     def __getattr__(self, op: str) -> Callable[..., Answers]:
-        if op.startswith("__"):
+        if op.startswith("__"):  # Python asks for such names itself, and they are no operations
             raise AttributeError(op)
         if op in ("masked", "indirect"):
             raise NotImplementedError(
@@ -89,7 +89,9 @@ def in_words(arg: Any) -> str:
 def side_by_side(
     body: Callable[..., Any], index: Sequence[sympy.Expr], handlers: Mapping[str, Any], *rindex: Any
 ) -> Picture:
-    """Run `body(ops, index)` under all `handlers` (name → handler) in step."""
+    """Run `body(ops, index)` under all `handlers` (name → handler) in step.
+
+    rindex: the second index that the body of a reduction takes."""
     together = Together(list(handlers.values()))
     body(together, index, *rindex)
     header = ("", "operation", *handlers)

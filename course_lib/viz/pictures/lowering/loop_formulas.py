@@ -32,21 +32,27 @@ INFIX = {
     "eq": "==", "ne": "!=", "lt": "<", "le": "<=", "gt": ">", "ge": ">=", "logical_and": "and", "logical_or": "or",
     "bitwise_and": "&", "bitwise_or": "|", "bitwise_xor": "^",
 }  # fmt: skip
+"""A virtual operation → the sign that is written between its operands."""
 LETTERS = "ijklmnop"
+"""The names of indices; further ones are `i8`, `i9`, ..."""
 
 
 class Formula:
-    """A handler whose values are text. `sizes`: how far each index goes, where that is known."""
+    """A handler whose values are text.
+
+    buffers: by name; an index of one that is not there is written as the flat formula.
+    sizes: how far each index goes, where that is known."""
 
     def __init__(
         self,
         buffers: Mapping[str, Any] | None = None,
         sizes: Mapping[sympy.Symbol, Any] = MappingProxyType({}),
     ) -> None:
-        self.buffers, self.sizes = buffers or {}, sizes
+        self.buffers = buffers or {}
+        self.sizes = sizes
 
     def __getattr__(self, op: str) -> Callable[..., str]:
-        if op.startswith("__"):
+        if op.startswith("__"):  # Python asks for such names itself, and they are no operations
             raise AttributeError(op)
         if op in INFIX:
             return lambda a, b: f"{inner(a)} {INFIX[op]} {inner(b)}"
@@ -92,7 +98,11 @@ def inner(text: str) -> str:
     """An operand, in parentheses where it is an operation itself."""
     depth = 0
     for i, c in enumerate(text):
-        depth += (c in "([") - (c in ")]")
+        if c in "([":
+            depth += 1
+        elif c in ")]":
+            depth -= 1
+        # A space outside of all brackets stands beside the sign of an operation.
         if c == " " and depth == 0 and i:
             return f"({text})"
     return text
@@ -122,6 +132,7 @@ def walk_through(
     if by_stride is None:
         return None
 
+    # Each term of the sum (`8*i + j`) must be a symbol times the stride of one dimension.
     places = ["0"] * len(buffer.shape)
     for symbol, factor in index.as_coefficients_dict().items():
         is_walk = symbol.is_Symbol and is_int(factor)
@@ -142,7 +153,7 @@ def dimensions_by_stride(buffer: Any) -> dict[int, int] | None:
     """Stride → dimension, without those of size 1; None where two strides are equal, or one is not
     known."""
     dimension_of = {}
-    wanted = 0
+    wanted = 0  # dimensions that need a stride of their own
     for dimension, (stride, size) in enumerate(zip(buffer.stride, buffer.shape, strict=True)):
         if size != 1:
             wanted += 1
@@ -158,7 +169,7 @@ def is_int(value: Any) -> bool:
 
 
 def symbols(count: int, first: int = 0) -> list[sympy.Symbol]:
-    """i, j, k, ..."""
+    """i, j, k, ...: `count` of them, from number `first` on."""
     all_symbols = []
     for number in range(first, first + count):
         name = LETTERS[number] if number < len(LETTERS) else f"i{number}"
@@ -169,7 +180,7 @@ def symbols(count: int, first: int = 0) -> list[sympy.Symbol]:
 def run_body(node: Any, handler: Any) -> str:
     """The value that a loop node's body has under a handler."""
     rank = len(node.ranges)
-    return node.value(handler, symbols(rank), symbols(len(node.reduced), rank))
+    return node.value(handler, symbols(rank), symbols(len(node.reduced), first=rank))
 
 
 def reads(node: Any) -> list[str]:
@@ -235,7 +246,7 @@ def loops(graph: Any, title: str = "") -> Picture:
     alt = f"{heading}: {plural(len(graph.nodes), 'loop node')}: {labels}."
     caption = "Each box is a loop (double border: a library call): its ranges (reduced ones in brackets), then what it computes."
     body = f'<div class="cl-scroll">{"".join(boxes)}</div>'
-    return Picture(body, caption, alt, "\n".join(text), ("loops",))
+    return Picture(body, caption, alt, "\n".join(text), sheets=("loops",))
 
 
 def box(node: Any, ranges: str, formula_text: str) -> str:
@@ -287,6 +298,7 @@ class Watching:
         return value
 
     def masked(self, condition: Array, body: Callable[[], Array], other: Any) -> Array:
+        # There is one element, so its body is left out where the condition does not hold.
         if condition:
             value = self.handler.masked(condition, body, other)
         else:

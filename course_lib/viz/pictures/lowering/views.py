@@ -28,6 +28,12 @@ CELL, PLACE = 30.0, 20.0
 """px: an element of a grid, and a place in memory."""
 GAP, WIDEST = 44.0, 755.0
 """px: between two tensors, and the widest that a line of them may become."""
+ABOVE, BELOW, LINE_GAP = 42, 64, 18
+"""px: above a grid (name and strides), below it (the formula and the memory), and between two lines
+of tensors."""
+STRIP, FORMULA = 32, 42
+"""px: from the bottom of a tensor's drawing up to the top of its memory, and up to the base line of
+its formula."""
 MOST_PLACES, MOST_CELLS = 40, 80
 """Larger tensors are not drawn."""
 FIRST, OTHERS = 0.5, 0.14
@@ -38,8 +44,10 @@ class Map:
     """One tensor: where each of its elements lies in memory, and the formula that says so."""
 
     def __init__(self, name: str, tensor: torch.Tensor) -> None:
-        self.name, self.shape = name, tuple(tensor.shape)
-        self.stride, self.offset = tuple(tensor.stride()), tensor.storage_offset()
+        self.name = name
+        self.shape = tuple(tensor.shape)
+        self.stride = tuple(tensor.stride())
+        self.offset = tensor.storage_offset()
         self.places = tensor.untyped_storage().nbytes() // tensor.element_size()
         if tensor.ndim not in (1, 2) or tensor.numel() > MOST_CELLS or self.places > MOST_PLACES:
             raise ValueError(
@@ -88,14 +96,14 @@ class Map:
         return f"{head}\n    {self.lies_at}\n{grid}\n    {usage}"
 
     def draw(self, svg: Svg, x: float, y: float, tall: float) -> None:
-        """With its top left corner at (x, y), the strip `tall` px below it."""
+        """With its top left corner at (x, y); the strip of memory ends `tall` px below it."""
         svg.text(x, y + 14, self.name, bold=True, mono=True)
         svg.text(x, y + 32, self.strides, SMALL, mono=True, dim=True)
         for i, row in enumerate(self.rows):
             for j, place in enumerate(row):
-                draw_element(svg, x + j * CELL, y + 42 + i * CELL, place, i == 0)
+                draw_element(svg, x + j * CELL, y + ABOVE + i * CELL, place, i == 0)
 
-        svg.text(x, y + tall - 42, self.lies_at, SMALL, mono=True)
+        svg.text(x, y + tall - FORMULA, self.lies_at, SMALL, mono=True)
         reads = self.reads
         first = set(self.rows[0]) if self.rows else set()
         for place in range(self.places):
@@ -121,7 +129,7 @@ def draw_place(svg: Svg, x: float, bottom: float, place: int, reads: int, strong
 
     line = 2.4 if strong else 1.0
     tip = f"place {place}: {how_often}"
-    where = (x, bottom - 32, PLACE - 1.5, 24)
+    where = (x, bottom - STRIP, PLACE - 1.5, 24)
     svg.box(*where, stage, radius=1, strength=strength, line=line, dashed=unread, tip=tip)
     svg.text(x + PLACE / 2 - 1, bottom - 15.5, str(place), 11, anchor="middle", dim=unread)
 
@@ -142,9 +150,12 @@ def index_map(tensors: Mapping[str, torch.Tensor]) -> Picture:
 
     maps = [Map(name, tensor) for name, tensor in tensors.items()]
     lines = in_lines(maps)
-    heights = [106 + CELL * max(len(view_map.rows) for view_map in line) for line in lines]
+    # All tensors of a line are as tall as the one with the most rows.
+    heights = [
+        ABOVE + BELOW + CELL * max(len(view_map.rows) for view_map in line) for line in lines
+    ]
     width = max(width_of(line) for line in lines) - GAP + 6
-    svg = Svg(width, sum(heights) + 18 * len(lines))
+    svg = Svg(width, sum(heights) + LINE_GAP * len(lines))
 
     top = 0.0
     for line, tall in zip(lines, heights, strict=True):
@@ -152,7 +163,7 @@ def index_map(tensors: Mapping[str, torch.Tensor]) -> Picture:
         for view_map in line:
             view_map.draw(svg, left, top, tall)
             left += view_map.width + GAP
-        top += tall + 18
+        top += tall + LINE_GAP
 
     caption = "Each cell says where in memory it lies; below, the memory. The first row is marked in both. Dashed: never read."
     places_in_words = "; ".join(f"{view_map.name}: element {view_map.lies_at}" for view_map in maps)
@@ -178,9 +189,13 @@ def in_lines(maps: Sequence[Map]) -> list[list[Map]]:
 # ---- reductions ----------------------------------------------------------------------------------
 
 REDUCTIONS = ("sum", "prod", "mean", "amax", "amin", "argmax", "argmin", "any", "all")
+"""Methods of a tensor that take a dimension and give one number for each row or column."""
 MOST_ROWS = 8
+"""A matrix has at most so many rows, and as many columns."""
 LEFT, TOP, WIDE = 40.0, 42.0, 46.0
-"""px: where the matrix stands, and how wide a number is."""
+"""px: where the matrix stands, and from one number of a row to the next."""
+NUMBER = 42
+"""px: the width of the box of a number."""
 
 
 @takes(x=TENSOR, kind=TEXT)
@@ -193,7 +208,8 @@ def collapse(x: torch.Tensor, dim: int, kind: str = "sum") -> Picture:
         raise ValueError(
             f"only a matrix of at most {MOST_ROWS} × {MOST_ROWS} is drawn, not {list(x.shape)}"
         )
-    dim = whole(dim, "the dimension of collapse is a whole number", -2, 1) % 2
+    # (-1 is the last dimension, and -2 the first)
+    dim = whole(dim, "the dimension of collapse is a whole number", least=-2, most=1) % 2
     if kind not in REDUCTIONS:
         raise ValueError(f"collapse knows no {kind!r}: take one of {', '.join(REDUCTIONS)}")
 
@@ -257,6 +273,7 @@ class Reduced:
         raise NotImplementedError
 
     def drawn(self, kind: str) -> Svg:
+        """The drawing; the first band and its result stand out."""
         svg = Svg(*self.size())
         svg.text(LEFT, 16, self.says, SMALL, dim=True)
         for number, value in enumerate(self.result):
@@ -266,12 +283,12 @@ class Reduced:
             svg.arrow(self.arrow(number), line=1.2)
 
             x, y = self.place(number)
-            svg.box(x, y, 42, CELL - 3, "lowering", radius=3, strength=strength, line=line)
-            svg.text(x + 21, y + 18, value, SMALL, anchor="middle", bold=first)
+            svg.box(x, y, NUMBER, CELL - 3, "lowering", radius=3, strength=strength, line=line)
+            svg.text(x + NUMBER / 2, y + 18, value, SMALL, anchor="middle", bold=first)
 
         for i, row in enumerate(self.rows):
             for j, value in enumerate(row):
-                x, y = LEFT + j * 46 + 21, TOP + i * CELL + 17
+                x, y = LEFT + j * WIDE + NUMBER / 2, TOP + i * CELL + 17
                 svg.text(x, y, value, SMALL, anchor="middle")
         svg.text(*self.name_at(), f"{kind} of each {self.each}", SMALL)
         return svg
@@ -284,6 +301,7 @@ class Rows(Reduced):
     says = "[i, j]: i is kept, j is combined"
 
     def size(self) -> tuple[float, float]:
+        # Right of the matrix: an arrow, the result, and the name of the reduction
         return LEFT + self.width + 230, TOP + self.height + 20
 
     def band(self, number: int) -> tuple[float, float, float, float]:
@@ -310,17 +328,19 @@ class Columns(Reduced):
     says = "[i, j]: j is kept, i is combined"
 
     def size(self) -> tuple[float, float]:
+        # Below the matrix: an arrow, and the result with the name of the reduction on its right
         return LEFT + self.width + 170, TOP + self.height + 84
 
     def band(self, number: int) -> tuple[float, float, float, float]:
-        return LEFT + number * WIDE - 2, TOP - 4, 44.0, self.height + 4
+        return LEFT + number * WIDE - 2, TOP - 4, NUMBER + 2.0, self.height + 4
 
     def place(self, number: int) -> tuple[float, float]:
         return LEFT + number * WIDE, TOP + self.height + 36
 
     def arrow(self, number: int) -> list[tuple[float, float]]:
         x, y = self.place(number)
-        return [(x + 21, TOP + self.height + 4), (x + 21, y - 5)]
+        middle = x + NUMBER / 2
+        return [(middle, TOP + self.height + 4), (middle, y - 5)]
 
     def name_at(self) -> tuple[float, float]:
         return LEFT + self.width + 6, TOP + self.height + 54

@@ -35,6 +35,8 @@ OF_ROOM = {
 NAME, GAP, HIGH, STEP = 82, 3, 34, 54
 """px: room for a backend's name, the gap between two boxes, a box's height, and from one row to the
 next."""
+BASE_LINE = 22
+"""px: from the top of a box to the base line of its text."""
 
 
 def verdict(svg: Svg, x: float, y: float, right: bool, words: str) -> None:
@@ -65,10 +67,10 @@ def ladder(differences: Mapping[str, str]) -> Picture:
     svg = Svg(width, STEP * len(differences) + 6)
     for number, (backend, what) in enumerate(differences.items()):
         y = number * STEP + 8
-        svg.text(2, y + 22, backend, bold=True)
+        svg.text(2, y + BASE_LINE, backend, bold=True)
         outlined = suspects if backend == first_wrong else []
         end = draw_rooms(svg, y, backend, wide, outlined)
-        verdict(svg, end + 4, y + 22, not what, what or "as eager")
+        verdict(svg, end + 4, y + BASE_LINE, not what, what or "as eager")
 
     conclusion = "All as eager."
     caption = f"Each rung runs more of the pipeline. {conclusion}"
@@ -110,14 +112,18 @@ def suspects_of(backends: list[str], first_wrong: str | None) -> list[str]:
 def draw_rooms(
     svg: Svg, y: float, backend: str, wide: Mapping[str, float], outlined: Sequence[str]
 ) -> float:
-    """A box for each room that runs in a backend. Gives the end of the row, px."""
+    """A box for each room that runs in a backend. Gives the end of the row, px.
+
+    wide: room → the width of its box."""
     x = float(NAME)
     for name, title in TITLES.items():
         if name in RUNGS[backend]:
             suspect = name in outlined
             strength, line = (0.3, 3.5) if suspect else (0.12, 1.3)
             svg.box(x, y, wide[name], HIGH, name, strength=strength, line=line)
-            svg.text(x + wide[name] / 2, y + 22, title, SMALL, anchor="middle", bold=suspect)
+            middle = x + wide[name] / 2
+            svg.text(middle, y + BASE_LINE, title, SMALL, anchor="middle", bold=suspect)
+        # A room that does not run leaves its place free, so that rooms stand below each other.
         x += wide[name] + GAP
     return x
 
@@ -143,8 +149,8 @@ class StageBox:
 
 @dataclass(frozen=True)
 class Suspects:
-    """The stages that can still be guilty: right with the first `high` exchanged, wrong with the
-    first `low`."""
+    """The stages that can still be guilty, numbers `low` to `high` - 1: the result was right with
+    the first `high` exchanged, and wrong with the first `low`."""
 
     low: int
     high: int
@@ -168,7 +174,7 @@ def bisection(stages: Sequence[str], tries: Sequence[tuple[int, bool]]) -> Pictu
 
     boxes = [StageBox(name, text_width(name, SMALL, bold=True) + 8) for name in stages]
     left = text_width(f"try {len(tries)}") + 20
-    width = left + sum(box.width for box in boxes) + 3 * len(boxes) + 70
+    width = left + sum(box.width for box in boxes) + GAP * len(boxes) + 70  # for the verdict
     svg = Svg(width, 26 + STEP * len(tries))
     svg.text(left, 14, HOW_TO_READ, SMALL, dim=True)
 
@@ -178,10 +184,10 @@ def bisection(stages: Sequence[str], tries: Sequence[tuple[int, bool]]) -> Pictu
     for number, (count, right) in enumerate(tries):
         suspects = suspects.after(count, right)
         y = 26 + number * STEP
-        svg.text(6, y + 22, f"try {number + 1}", bold=True)
+        svg.text(6, y + BASE_LINE, f"try {number + 1}", bold=True)
         end = draw_stages(svg, left, y, boxes, count, suspects)
         result = "right" if right else "wrong"
-        verdict(svg, end + 4, y + 22, right, result)
+        verdict(svg, end + 4, y + BASE_LINE, right, result)
 
         guilty = " ".join(stages[suspects.low : suspects.high])
         rows.append((f"try {number + 1}", f"first {count} exchanged", result, guilty))
@@ -205,13 +211,13 @@ def draw_stages(
             y,
             box.width,
             HIGH,
-            OF_ROOM.get(box.name, "eager"),
+            OF_ROOM.get(box.name, "eager"),  # grey for one that is no stage of ours
             strength=0.34 if exchanged else 0,
             line=3.5 if suspect else 1,
             dashed=not (suspect or exchanged),
         )
         centre = x + box.width / 2
         dim = not suspect
-        svg.text(centre, y + 22, box.name, SMALL, anchor="middle", bold=suspect, dim=dim)
-        x += box.width + 3
+        svg.text(centre, y + BASE_LINE, box.name, SMALL, anchor="middle", bold=suspect, dim=dim)
+        x += box.width + GAP
     return x

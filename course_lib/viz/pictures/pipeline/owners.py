@@ -28,6 +28,8 @@ from course_lib.viz.pictures.pipeline.pipeline_map import (
 )
 
 MARKS = {"yours": "✓", "given": "▫", "ours": "·"}
+"""The owner of a part → the sign before its name. "given" is a part that an exercise brings along
+for those who have not written it."""
 LINE, HEAD = 20, 48
 """px: the height of a part, and room for the name of its room."""
 CAPTION = "Filled: a part of this room is not ours. ✓ yours, ▫ given, · ours."
@@ -51,6 +53,7 @@ class Part(NamedTuple):
 
 
 NO_EXERCISE = Part("", "no exercise: ours", "ours")
+"""What stands in a room of which no exercise asks for a part."""
 
 
 def is_part(part: object) -> bool:

@@ -21,8 +21,11 @@ from course_lib.viz.recording import Recording
 
 @dataclass(frozen=True)
 class Room:
-    """One stage: what it is called here and in PyTorch, its lessons, what it hands on, and which
-    timers belong to it."""
+    """One stage.
+
+    name: of its room in `course_lib`. title: as it is drawn. lesson: the lessons about it. what: it
+    does, in three words. torch: the file of PyTorch that does the same. gives: what it hands on to
+    the next, "" at the end. timers: the stages (`StageTimed`) whose seconds are counted here."""
 
     name: str
     title: str
@@ -91,6 +94,7 @@ ALIASES = {
     "fusion": "scheduling",
     "kernels": "codegen",
 }
+"""Other names for a room that a lesson may use."""
 
 BOX, TALL = 236, 72
 """px: a room. Two columns of them fit what JupyterLab leaves of a window of 800 px."""
@@ -154,6 +158,7 @@ def room_called(name: str | None) -> Room | None:
 
 
 EQUALLY_TALL = (TALL,) * COLUMN
+"""The heights of the rooms of a column. (`owners` draws taller ones.)"""
 
 
 def corner(i: int, tall: Sequence[float] = EQUALLY_TALL) -> tuple[float, float]:
@@ -170,6 +175,7 @@ def way(i: int, tall: Sequence[float] = EQUALLY_TALL) -> list[tuple[float, float
     if i != COLUMN - 1:
         return [(middle, below + 2), (middle, below + DOWN - 4)]
 
+    # Down a little, right into the space between the columns, up, and right into the next room
     x_next, y_next = corner(i + 1, tall)
     aside, foot, head = x_next - BETWEEN / 2, below + 23, y_next + tall[0] / 2
     return [(middle, below + 2), (middle, foot), (aside, foot), (aside, head), (x_next - 3, head)]
@@ -186,6 +192,7 @@ def draw_way(svg: Svg, i: int) -> None:
     """The arrow from room `i` to the next, and what is handed on."""
     svg.arrow(way(i))
     x, y = corner(i)
+    # From the foot of the left column the arrow turns aside: the text stands above the turn.
     down = 15 if i == COLUMN - 1 else DOWN / 2 + 4
     svg.text(x + BOX / 2 + 10, y + TALL + down, ROOMS[i].gives, SMALL)
 

@@ -108,6 +108,7 @@ class Film:
         self.now = end
 
     def say(self, text: str) -> str:
+        """A text of the drawing in the film's language."""
         return translate(text, self.language)
 
     def rules(self) -> str:
@@ -218,6 +219,8 @@ def _rect(
     strength: float = 0.14,
     line: float = 2,
 ) -> str:
+    """A box with its upper left corner at (x, y), in the colour of a stage. `strength`: how strong
+    its tint is; `line`: how thick its edge."""
     return (
         f'<rect x="{x:.1f}" y="{y:.1f}" width="{width:.1f}" height="{height:.1f}" rx="7" fill="{FILLS[stage]}" '
         f'fill-opacity="{strength:g}" stroke="{COLOURS[stage]}" stroke-width="{line:g}"/>'
@@ -242,8 +245,12 @@ def _arrow(x: float, y: float, length: float) -> str:
 
 # ---- the scenes ----------------------------------------------------------------------------------
 
+# A scene is a list of (second, piece): when in it the piece comes. All that is to be read at once
+# comes at 0.0; what follows comes a moment apart, line by line.
+
 
 def _python(film: Film, shown: Walk, number: int) -> None:
+    """The source, in large letters; below, what it costs in eager."""
     lines = [_large(LEFT, TOP + 48 + 38 * i, line) for i, line in enumerate(shown.source)]
     eager = film.say("Eager runs each operation alone:")
     count = film.say(f"{len(shown.loops)} kernels, {human_bytes(shown.before)} through memory.")
@@ -254,10 +261,12 @@ def _python(film: Film, shown: Walk, number: int) -> None:
 
 
 def _large(x: float, y: float, text: str) -> str:
+    """A line of the source."""
     return f'<text class="{INK} {IN_CODE}" x="{x:.1f}" y="{y:.1f}" font-size="24">{escape(text)}</text>'
 
 
 def _bytecode(film: Film, shown: Walk, number: int) -> None:
+    """Instruction by instruction: what is on the stack then, and the node that it adds."""
     head = _head(film, number, "Its bytecode runs on names. What needs a tensor is noted.")
     head += _text(LEFT, TOP, film.say("instruction"), plain=True, soft=True)
     head += _text(STACK, TOP, film.say("stack"), plain=True, soft=True)
@@ -275,6 +284,7 @@ def _bytecode(film: Film, shown: Walk, number: int) -> None:
 
 
 def _graph(film: Film, shown: Walk, number: int) -> None:
+    """Node by node; then, on the right, the guards with their diamonds."""
     parts = [(0.0, _head(film, number, "A graph is left, and guards: when may it be used again?"))]
     places = _places(shown.nodes)
     for i, node in enumerate(shown.nodes):
@@ -334,17 +344,21 @@ def _boxes(shown: Walk, stage: str) -> list[str]:
 
 
 def _lowered(film: Film, shown: Walk, number: int) -> None:
+    """Loop by loop."""
     parts = [(0.0, _head(film, number, "Each operation becomes a loop over memory."))]
     parts += [(0.3 + 0.5 * i, box) for i, box in enumerate(_boxes(shown, "lowering"))]
     film.scene(4.5, parts)
 
 
 def _fused(film: Film, shown: Walk, number: int) -> None:
+    """A frame around all loops; on the right, a bar for the bytes before and one for those
+    after."""
     parts = [(0.0, _head(film, number, "All read the same element: they become one kernel."))]
     parts += [(0.0, box) for box in _boxes(shown, "scheduling")]
     tall = len(shown.loops) * LOOP_STEP + 4
     parts.append((0.9, _rect(LEFT, TOP - 6, LOOP_WIDTH + 16, tall, "scheduling", 0.06, 4)))
-    x, full = LEFT + LOOP_WIDTH + 30, 94.0
+    x = LEFT + LOOP_WIDTH + 30
+    full = 94.0  # px: the bar of all bytes
     for moment, y, amount, stage, said in (
         (0.3, TOP + 40, shown.before, "eager", "loop by loop"),
         (1.6, TOP + 130, shown.after, "scheduling", "as one"),
@@ -357,6 +371,7 @@ def _fused(film: Film, shown: Walk, number: int) -> None:
 
 
 def _kernel(film: Film, shown: Walk, number: int) -> None:
+    """The kernel's name, and its code line by line."""
     parts = [
         (0.0, _head(film, number, "That kernel in C++. Later calls run it, if the guards hold."))
     ]

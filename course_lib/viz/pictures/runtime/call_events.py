@@ -100,12 +100,13 @@ def told_wrapper(program: CompiledGraph) -> Callable[..., Any]:
     closed_over = inspect.getclosurevars(outer).nonlocals
     wrapper: FunctionType = closed_over.get("run", outer)
 
+    # Line → the number of the kernel that it starts, for lines that start one
     lines = kernel_lines(program.wrapper_source)
     numbers = {line: number for number, line in enumerate(lines) if lines[line]}
     tree = ast.parse(program.wrapper_source)
     function = next(node for node in tree.body if isinstance(node, ast.FunctionDef))
 
-    # two more parameters, without defaults in the source
+    # Two more parameters for the clock. Their defaults are set below, on the function itself.
     function.args.kwonlyargs = [ast.arg("_now"), ast.arg("_tell")]
     function.args.kw_defaults = [None, None]
 
@@ -123,7 +124,10 @@ def told_wrapper(program: CompiledGraph) -> Callable[..., Any]:
 
     module = compile(ast.fix_missing_locations(tree), wrapper.__code__.co_filename, "exec")
     code = next(constant for constant in module.co_consts if isinstance(constant, CodeType))
-    names, behind = list(lines.values()), weakref.ref(program)
+    names = list(lines.values())
+
+    # `_told` has the program as a weak key: what it holds must not keep the program alive.
+    behind = weakref.ref(program)
 
     def tell(number: int, seconds: float) -> None:
         if (alive := behind()) is not None:
@@ -151,7 +155,7 @@ def play_told(
 # ---- guards --------------------------------------------------------------------------------------
 
 _watched: dict[Check, CodeType] = {}
-"""Check → its own body."""
+"""A check that tells → its own body, to be put back."""
 
 
 def watch(check: Check) -> None:
@@ -160,6 +164,7 @@ def watch(check: Check) -> None:
     The hook holds its function, so the function stays and gets another body.
 
     A function of somebody else's (an exercise's answer) is left alone: other code may call it."""
+    # Our own checks run in a namespace of theirs, `names`.
     namespace = getattr(check, "names", None)
     own = isinstance(check.function, FunctionType) and check.function.__globals__ is namespace
     if check in _watched or not own:
@@ -208,6 +213,7 @@ def watch_none() -> None:
 
 _lock = threading.Lock()
 _recordings = 0
+"""How many recordings last at this moment. The first one changes all; the last one puts it back."""
 
 
 @contextlib.contextmanager
@@ -233,3 +239,4 @@ def telling() -> Iterator[None]:
 
 
 _inside = contextlib.ExitStack()
+"""What is changed while somebody records: closed, it undoes that."""

@@ -41,10 +41,16 @@ from course_lib.viz.pictures.graphs.fx_graphs import bare, op_name
 from course_lib.viz.pictures.lowering.loop_formulas import is_extern
 
 ARITHMETIC = frozenset((*UNARY, *BINARY)) - BOOLEAN
-HOUSEKEEPING = frozenset("empty_strided empty_cuda as_strided zeros check laid_out".split())
+"""The virtual operations that are counted."""
+HOUSEKEEPING = frozenset(
+    ("empty_strided", "empty_cuda", "as_strided", "zeros", "check", "laid_out")
+)
 """What a wrapper calls beside kernels."""
 MARK = getattr(torch._C._profiler, "_RecordFunctionFast", torch.profiler.record_function)
-"""The first costs a tenth of the second; torch's own kernels use it."""
+"""Names a stretch of time in torch's profile. The first costs a tenth of the second (torch's own
+kernels use it), and not every torch has it."""
+WARM_UP = 2
+"""Runs before kernels are timed: the first ones fetch code and memory."""
 
 
 @dataclass(frozen=True)
@@ -89,6 +95,7 @@ def every_buffer(kernel: Any) -> Sequence[Any]:
 def operations_of(kernel: Any, buffers: Mapping[str, Any]) -> int:
     """The operations of a generated kernel: what its formulas say, times the elements that they are
     computed for. What two formulas share is computed once."""
+    # A kernel with a reduction does some work once a row, and the rest in each cell of the row.
     rows = math.prod(loop.size for loop in kernel.rows)
     cells = math.prod(loop.size for loop in kernel.loops)
     trees, _ = trees_of(kernel, buffers)
@@ -136,7 +143,7 @@ def measure(recording: Any, index: int = 0, rounds: int = 15) -> list[float]:
 
     inputs = [made_up(buffer) for buffer in graph.inputs]
     lines = kernel_lines(compiled.wrapper_source)
-    for _ in range(2):
+    for _ in range(WARM_UP):
         compiled(*inputs)
     runs = [line_times(compiled, inputs) for _ in range(rounds)]
     return [statistics.median(run.get(line, 0.0) for run in runs) for line in lines]
@@ -154,7 +161,7 @@ def made_up(buffer: Any) -> torch.Tensor:
 
 def kernel_lines(source: str) -> dict[int, str]:
     """Line of a wrapper that calls a kernel → what it calls: 'fused_add', 'torch.addmm'; '' for a
-    kernel with nothing to do."""
+    kernel with nothing to do (the wrapper has a `pass` for it)."""
     function = next(node for node in ast.parse(source).body if isinstance(node, ast.FunctionDef))
     kernel_of_line = {}
     for statement in function.body:
@@ -169,7 +176,9 @@ def kernel_lines(source: str) -> dict[int, str]:
 @contextlib.contextmanager
 def at_each_line(hear: Callable[[str, int], None]) -> Iterator[None]:
     """Within, `hear(file, line)` is called when a generated wrapper comes to a line; 0 when it is
-    through."""
+    through.
+
+    It is Python's own tracing of this thread: a debugger's is put aside for as long."""
 
     def at_line(frame: Any, event: str, _: Any) -> Any:
         if event in ("line", "return"):
@@ -192,14 +201,18 @@ def line_times(compiled: Any, inputs: Sequence[torch.Tensor]) -> dict[int, float
     """One run: line of the wrapper → seconds, with the time that a GPU needs for it."""
     on_gpu = any(x.is_cuda for x in inputs)
     seconds_of_line: dict[int, float] = {}
-    line, since = 0, 0.0
+    # The line that runs now, and when it began. (What is counted for line 0, before the first one,
+    # is no kernel's.)
+    line = 0
+    since = 0.0
 
     def take_time(_: str, next_line: int) -> None:
         nonlocal line, since
         if on_gpu:
             torch.cuda.synchronize()
         seconds_of_line[line] = seconds_of_line.get(line, 0.0) + time.perf_counter() - since
-        line, since = next_line, time.perf_counter()
+        line = next_line
+        since = time.perf_counter()
 
     with at_each_line(take_time):
         compiled(*inputs)
@@ -220,6 +233,7 @@ def kernels_in_profile() -> Iterator[None]:
         if file not in lines:
             lines[file] = kernel_lines("".join(linecache.getlines(file)))
         name = lines[file].get(line, "")
+        # An operator of torch ('torch.addmm') is in the profile by itself.
         if name and "." not in name:
             running.append(MARK(name))
             running[-1].__enter__()
@@ -272,6 +286,7 @@ def drawn(
     points: Sequence[tuple[Point, bool]], bandwidth: float, peak: float, caption: str = ""
 ) -> Picture:
     """Points and a table of them. The text has no times: they differ from run to run."""
+    # Both axes are logarithmic: 0 has no place on them.
     placed = [point for point, _ in points if point.flops and point.bytes and point.seconds]
     if not placed:
         raise LookupError(
@@ -300,7 +315,8 @@ def drawn(
         rows.append([breakable(cell) for cell in cells])
         plain_rows.append((name, *work, waits_for))
 
-    body = picture.body + html_table(rows, HEADER, (0, 2, 3, 4, 5, 6))
+    # Flush right: all columns but the name's
+    body = picture.body + html_table(rows, HEADER, numbers=(0, 2, 3, 4, 5, 6))
     text = columns(plain_rows, ("kernel", "operations", "bytes", "FLOP/B", "waits for"))
     kernels_in_words = "; ".join(f"{row[0]} waits for {row[-1]}" for row in plain_rows)
     alt = f"Roofline of {plural(len(points), 'kernel')}: {kernels_in_words}."

@@ -122,6 +122,8 @@ def is_on_device(event: Any) -> bool:
 
 LANE, TRACK, NAMES = 24.0, 540.0, 118.0
 """px: the height of a lane, the length of the longest call, and room for names."""
+HEAD, BASE_LINE = 26, 14
+"""px: the height of the name of a way, and from the top of a lane to the base line of its text."""
 CAPTION = (
     "One call of each, on one scale. Each box is something that was started; between boxes the host works in Python, and a "
     "device waits."
@@ -166,6 +168,7 @@ def counted(ran: Sequence[Launch], lanes: tuple[str, str]) -> str:
     # the first one is the call itself
     on_host = [launch for launch in ran[1:] if not launch.on_device]
     count = len(on_host) or len(ran) - 1
+    # With other lanes, what is drawn need not be a launch.
     noun = "launch" if lanes[0] == "host" else "stretch"
     return f"{count} {noun}{'' if count == 1 else 'es'}"
 
@@ -178,10 +181,10 @@ class TimelineDrawing:
     ) -> None:
         every = [launch for ran in ways.values() for launch in ran]
         has_device = any(launch.on_device for launch in every)
-        self.lanes = lanes[: 1 + has_device]
+        self.lanes = lanes if has_device else lanes[:1]
         self.stage = stage
         self.total = max(launch.end for launch in every)
-        self.block = 26 + LANE * len(self.lanes) + 10
+        self.block = HEAD + LANE * len(self.lanes) + 10
         self.svg = Svg(NAMES + TRACK + 90, self.block * len(ways) + 4)
 
     def draw_way(self, number: int, name: str, ran: Sequence[Launch]) -> None:
@@ -193,10 +196,10 @@ class TimelineDrawing:
         # The first launch is the call as a whole, the others are what it started.
         whole, *started = ran
         for lane, lane_name in enumerate(self.lanes):
-            top = y + 26 + LANE * lane
+            top = y + HEAD + LANE * lane
             # (`lanes`: the host's, then the device's)
             on_device = lane == 1
-            self.svg.text(NAMES - 8, top + 14, lane_name, SMALL, anchor="end", dim=True)
+            self.svg.text(NAMES - 8, top + BASE_LINE, lane_name, SMALL, anchor="end", dim=True)
             if not on_device:
                 width = TRACK * whole.seconds / self.total
                 self.draw_box(NAMES, top, width, colour, strength=0.08)
@@ -205,8 +208,9 @@ class TimelineDrawing:
                     self.draw_launch(launch, top, colour)
 
         end = max(launch.end for launch in ran)
+        # Behind the end of the call, at the height of the first lane
         x = NAMES + TRACK * end / self.total + 8
-        self.svg.text(x, y + 40, human_seconds(end), SMALL)
+        self.svg.text(x, y + HEAD + BASE_LINE, human_seconds(end), SMALL)
 
     def draw_launch(self, launch: Launch, top: float, colour: str) -> None:
         """A box as long as the launch took, with its name if there is room."""
@@ -217,7 +221,7 @@ class TimelineDrawing:
 
         if wide > 40:
             name = shorten(launch.name, wide - 10, SMALL)
-            self.svg.text(x + 5, top + 14, name, SMALL, tip=launch.name)
+            self.svg.text(x + 5, top + BASE_LINE, name, SMALL, tip=launch.name)
 
     def draw_box(
         self, x: float, top: float, wide: float, colour: str, strength: float, tip: str = ""

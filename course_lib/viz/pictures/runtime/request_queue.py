@@ -20,8 +20,11 @@ from course_lib.viz.kit.tables import columns
 
 @dataclass(frozen=True)
 class Handled:
-    """One request: when it arrived, when its turn came, how long its program was compiled and then
-    ran. `size`: how many tokens it was padded to; `where`: the shape that it ran in."""
+    """One request, in ticks: when it arrived, when its turn came (`began`), how long its program
+    was compiled and then ran.
+
+    length: its tokens. size: how many it was padded to. where: the shape that it ran in; () if that
+    is not told."""
 
     arrived: float
     length: int
@@ -59,6 +62,8 @@ def ticks(value: float) -> str:
 
 TRACK, ROW, HEAD = 560.0, 25.0, 30.0
 """px: the length of the time axis, the height of a request, and room for the title."""
+THICK, BASE_LINE = 17, 15
+"""px: how thick the boxes of a request are, and from its top to the base line of its text."""
 QUEUE_CAPTION = "Upright line: arrival; dashed line: waiting. Yellow: its shape is compiled. Green: it runs; dashed box: padding."
 QUEUE_HEADER = ("request", "arrives", "begins", "compiles", "runs", "padding", "latency")
 
@@ -116,8 +121,9 @@ class QueueDrawing:
     def draw_request(self, y: float, one: Handled) -> None:
         """The row of one request: arrival, waiting, compiling, running, padding, and the latency as
         a number."""
-        svg, arrived, began = self.svg, self.at(one.arrived), self.at(one.began)
-        svg.text(self.left - 10, y + 15, plural(one.length, "token"), SMALL, anchor="end")
+        svg = self.svg
+        arrived, began = self.at(one.arrived), self.at(one.began)
+        svg.text(self.left - 10, y + BASE_LINE, plural(one.length, "token"), SMALL, anchor="end")
         svg.path(f"M{n(arrived)} {n(y + 3)} v15", line=2, opacity=1)
         svg.path(f"M{n(arrived)} {n(y + 11)} H{n(began)}", line=1.2, dashed=True)
 
@@ -125,21 +131,22 @@ class QueueDrawing:
         if one.compiling:
             wide = self.at(start) - began
             tip = f"compiles for {one.where or one.size}"
-            svg.box(began, y + 2, wide, 17, "codegen", radius=2, strength=0.45, tip=tip)
-            if wide > 56:
-                svg.text(began + 6, y + 15, "compile", SMALL)
+            svg.box(began, y + 2, wide, THICK, "codegen", radius=2, strength=0.45, tip=tip)
+            if wide > 56:  # so wide that the word fits
+                svg.text(began + 6, y + BASE_LINE, "compile", SMALL)
 
         # The share of the running time that is for the request's own tokens; the rest is for
         # padding
         real_end = self.at(start + one.running * one.length / one.size)
         wide = real_end - self.at(start)
-        svg.box(self.at(start), y + 2, wide, 17, "scheduling", radius=2, strength=0.4)
+        svg.box(self.at(start), y + 2, wide, THICK, "scheduling", radius=2, strength=0.4)
         if one.size > one.length:
             wide = self.at(one.done) - real_end
-            svg.box(real_end, y + 2, wide, 17, "break", radius=2, strength=0.18, dashed=True)
-        svg.text(self.left + TRACK + 12, y + 15, ticks(one.latency), SMALL)
+            svg.box(real_end, y + 2, wide, THICK, "break", radius=2, strength=0.18, dashed=True)
+        svg.text(self.left + TRACK + 12, y + BASE_LINE, ticks(one.latency), SMALL)
 
     def draw_axis(self, y: float) -> None:
+        """The time axis below all requests, with a number every few ticks."""
         self.svg.path(f"M{n(self.left)} {n(y)} H{n(self.left + TRACK)}", line=1.2, opacity=0.7)
         for tick in range(0, int(self.end) + 1, step_for(self.end)):
             x = self.at(tick)
@@ -159,8 +166,10 @@ def step_for(end: float) -> int:
 
 # ---- latencies -----------------------------------------------------------------------------------
 
-LANE, SCALE = 40.0, 410.0
-"""px: the height of a lane, and the length of the scale."""
+LANE, SCALE, LANES_TOP = 40.0, 410.0, 24
+"""px: the height of a lane, the length of the scale, and where the first lane begins."""
+LANE_LINE = 22
+"""px: from the top of a lane to the base line of its text."""
 NUMBERS, NUMBER = 60, 62
 """px: where the numbers begin behind the scale, and from one to the next."""
 MARKS = (50, 95, 99)
@@ -205,16 +214,16 @@ def latencies(
     left = max(text_width(name) for name in samples) + 18
     # One value alone has no scale: its end is a little farther
     scale = LogScale(left, low, max(max(every), low * 1.01))
-    svg = Svg(left + SCALE + 192, 24 + LANE * len(samples) + 26)
+    svg = Svg(left + SCALE + 192, LANES_TOP + LANE * len(samples) + 26)
     for k, p in enumerate(MARKS):
         svg.text(scale.number(k), 16, f"p{p}", SMALL, anchor="end", bold=True)
 
     rows = []
     for i, (name, values) in enumerate(samples.items()):
-        draw_lane(svg, scale, 24 + LANE * i, name, values, unit)
+        draw_lane(svg, scale, LANES_TOP + LANE * i, name, values, unit)
         rows.append((name, len(values), *(ticks(percentile(values, p)) for p in MARKS)))
 
-    y = 24 + LANE * len(samples) + 14
+    y = LANES_TOP + LANE * len(samples) + 14
     svg.text(left, y, ticks(low), SMALL)
     svg.text(left + SCALE, y, f"{ticks(scale.high)} {unit}", SMALL, anchor="end")
 
@@ -236,7 +245,7 @@ def draw_lane(
     """All samples of one name, and its percentiles over them."""
     colour, dashed = who(name, "scheduling")
     high = LANE - 10
-    svg.text(scale.left - 10, y + 22, name, anchor="end")
+    svg.text(scale.left - 10, y + LANE_LINE, name, anchor="end")
     svg.box(
         scale.left - 3,
         y + 4,
@@ -255,4 +264,4 @@ def draw_lane(
         value = percentile(values, p)
         mark = f"M{n(scale.at(value))} {n(y + 4)} v{n(high)}"
         svg.path(mark, line=2.4, opacity=1, tip=f"p{p}: {ticks(value)} {unit}")
-        svg.text(scale.number(k), y + 22, ticks(value), SMALL, anchor="end")
+        svg.text(scale.number(k), y + LANE_LINE, ticks(value), SMALL, anchor="end")

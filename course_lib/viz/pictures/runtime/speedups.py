@@ -84,6 +84,7 @@ class SpeedupDrawing:
         titles = [text_width(line, bold=True) for lines in self.titles.values() for line in lines]
         self.label = max(20 + max(names), 12 + max(titles))
         self.longest = min(LONGEST, WIDEST - BEHIND - self.label)
+        # The largest number, which has the longest bar; at least eager's, whose line is drawn
         self.most = max(1.0, *(value for row in values.values() for value in row.values()))
 
         width = self.label + self.longest + BEHIND
@@ -96,6 +97,7 @@ class SpeedupDrawing:
         return self.label + self.longest / self.most
 
     def height_of(self, workload: str) -> float:
+        """px: a workload with its name, its bars, and what long names take beside."""
         row = self.values[workload]
         more_lines = sum(len(self.names[name]) - 1 for name in row)
         more_lines += len(self.titles[workload]) - 1
@@ -131,7 +133,7 @@ class SpeedupDrawing:
             dashed=dashed,
         )
 
-        # The number is not written across the line of eager.
+        # The number (about 42 px) is not written across the line of eager.
         end = self.label + length
         if self.eager - 42 < end < self.eager:
             end = self.eager
@@ -150,6 +152,8 @@ CELL_WIDE, CELL_TALL = 92.0, 34.0
 """px: a cell."""
 SIDE, TOP = 148.0, 52
 """px: the names of rows beside the cells, and title and names of columns above them."""
+COLUMN_NAMES, BASE_LINE = 44, 21
+"""px: the base line of the names of columns, and from the top of a cell to its text's."""
 
 
 @takes(seconds=MAPPING)
@@ -174,13 +178,14 @@ def landscape(
     width = max(SIDE + CELL_WIDE * len(right), text_width(title, bold=True)) + 8
     svg = Svg(width, TOP + CELL_TALL * len(down) + 6)
     svg.text(0, 16, title, bold=True)
-    svg.text(0, 44, f"{names[0]} ↓  {names[1]} →", SMALL, dim=True)
+    svg.text(0, COLUMN_NAMES, f"{names[0]} ↓  {names[1]} →", SMALL, dim=True)
     for j, column in enumerate(right):
-        svg.text(SIDE + CELL_WIDE * (j + 0.5), 44, str(column), SMALL, anchor="middle", dim=True)
+        middle = SIDE + CELL_WIDE * (j + 0.5)
+        svg.text(middle, COLUMN_NAMES, str(column), SMALL, anchor="middle", dim=True)
 
     for i, row in enumerate(down):
         y = TOP + CELL_TALL * i
-        svg.text(SIDE - 8, y + 21, str(row), SMALL, anchor="end", dim=True)
+        svg.text(SIDE - 8, y + BASE_LINE, str(row), SMALL, anchor="end", dim=True)
         for j, column in enumerate(right):
             duration = seconds.get((row, column))
             if duration is not None:
@@ -214,14 +219,15 @@ def look_at_landscape(seconds: Mapping[tuple[Any, Any], float]) -> None:
 
 def draw_cell(svg: Svg, x: float, y: float, seconds: float, best: float, worst: float) -> None:
     """One configuration: its tint says where it stands between the worst and the best."""
-    good = 1.0 if worst == best else (worst - seconds) / (worst - best)
+    good = 1.0 if worst == best else (worst - seconds) / (worst - best)  # 0 the worst, 1 the best
     is_best = seconds == best
     strength = 0.05 + 0.4 * good
     line = 3.5 if is_best else 1
     left, wide = x + 2, CELL_WIDE - 4
 
     svg.box(left, y + 2, wide, CELL_TALL - 4, "codegen", radius=3, strength=strength, line=line)
-    svg.text(left + wide / 2, y + 21, human_seconds(seconds), SMALL, anchor="middle", bold=is_best)
+    said = human_seconds(seconds)
+    svg.text(left + wide / 2, y + BASE_LINE, said, SMALL, anchor="middle", bold=is_best)
 
 
 # ---- what autotuning tried -----------------------------------------------------------------------
@@ -265,12 +271,14 @@ class Configuration:
 
     @classmethod
     def read(cls, what: str) -> Configuration:
+        """From the text in which an `Autotuned` event names it."""
         sizes = {name: int(size) for name, size in re.findall(r"(\w+)=(\d+)", what)}
-        return cls(what, sizes, int(what.split()[-2]))
+        warps = int(what.split()[-2])  # the word before "warps"
+        return cls(what, sizes, warps)
 
 
 def varying(tried: list[Configuration]) -> str:
-    """The first tile size of which several were tried."""
+    """The first tile size of which several were tried; the first of all, if there is none."""
     names = list(tried[0].sizes)
     for name in names:
         if len({one.sizes[name] for one in tried}) > 1:

@@ -57,7 +57,8 @@ def fusion(recording: Any, index: int = 0) -> Picture:
 
 
 def find(recording: Any, index: int) -> tuple[Any, Any]:
-    """The schedule and the lowered graph (None if it is not known)."""
+    """The schedule and the lowered graph (None if it is not known: a schedule alone does not name
+    it)."""
     if not isinstance(recording, Recording):
         schedule = "fusion expects a trace, or a schedule (trace.of(events.Scheduled)[0].schedule)"
         return attributes(recording, ("kernels", "alone"), schedule), None
@@ -67,6 +68,7 @@ def find(recording: Any, index: int) -> tuple[Any, Any]:
         raise LookupError(
             "no graph was scheduled while recording (the 'eager' and 'aot_eager' backends stop before that)"
         )
+    # With as many of both, the schedule of this number was made of the graph of this number.
     graph = graphs[index].graph if len(graphs) == len(schedules) else None
     return schedules[index].schedule, graph
 
@@ -148,16 +150,16 @@ def kept_apart(schedule: Any) -> list[Apart]:
     bytes_lost: dict[tuple[str, str, str], float] = {}
     for decision in getattr(schedule, "decisions", ()):
         answer = decision.answer
-        if hasattr(answer, "reason"):
+        if hasattr(answer, "reason"):  # a `No`
             pair = named(decision.producer), named(decision.consumer)
-            bytes_lost[(*pair, answer.reason)] = known(answer.lost)
+            bytes_lost[(*pair, answer.reason)] = bytes_or_0(answer.lost)
 
     pairs = [Apart(*key, lost) for key, lost in bytes_lost.items()]
     return sorted(pairs, key=lambda pair: -pair.lost)
 
 
-def known(number: Any) -> float:
-    """0 for a number of bytes in symbolic sizes."""
+def bytes_or_0(number: Any) -> float:
+    """A number of bytes; 0 for one in symbolic sizes, which is a formula."""
     try:
         return float(number)
     except TypeError:
@@ -183,9 +185,10 @@ def html_apart(apart: list[Apart]) -> str:
     header = ("first", "second", "kept apart because", "bytes")
     more = ""
     if len(rows) > REASONS:
-        table = html_table(rows[REASONS:], header, [3])
+        table = html_table(rows[REASONS:], header, numbers=[3])
         more = f"<details><summary>{len(rows) - REASONS} more</summary>{table}</details>"
-    return f"<p><b>Kept apart</b></p>{html_table(rows[:REASONS], header, [3])}{more}"
+    first = html_table(rows[:REASONS], header, numbers=[3])
+    return f"<p><b>Kept apart</b></p>{first}{more}"
 
 
 def html_notes(notes: list[str]) -> str:

@@ -25,26 +25,31 @@ SMALL_SHARE = 0.002
 box that reads them."""
 DENSE_FROM = 8
 """More loops than this are many."""
+TOP = 48
+"""px: where the columns begin, below their headings."""
+TO_BUFFER, TO_LANE = 34, 20
+"""px: between boxes and buffers if there is no lane; and from the buffers left to the first
+lane."""
 
 
 def two_columns(sides: Sides, buffers: Buffers) -> Svg:
     """Before on the left, after on the right."""
     before = Panel(sides.before.items, buffers, "eager")
     after = Panel(sides.after.items, buffers, "scheduling")
-    svg = Svg(before.width + BETWEEN + after.width, 48 + max(before.height, after.height))
+    svg = Svg(before.width + BETWEEN + after.width, TOP + max(before.height, after.height))
 
     x = 2.0
     for side, panel in zip(sides, (before, after), strict=True):
         svg.text(x, 15, side.title, bold=True)
         svg.text(x, 33, side.total, SMALL)
-        panel.draw(svg, x, 48)
+        panel.draw(svg, x, TOP)
         x = before.width + BETWEEN
     return svg
 
 
 @dataclass(frozen=True)
 class Line:
-    """How the lines of a buffer look: the more bytes, the thicker."""
+    """How the lines of a buffer look: the more bytes, the thicker. stage: None for grey."""
 
     width: float
     opacity: float
@@ -63,14 +68,17 @@ class Panel:
         self.buffers = buffers
         self.stage = stage
         self.made = {name for item in items for name in item.writes}
-        self.known = [size for size in buffers.sizes.values() if size > 0]
+        # The sizes of buffers in bytes, without those that are not known (0) or have no element
+        self.sizes = [size for size in buffers.sizes.values() if size > 0]
 
+        # Bytes: inputs with fewer have no cylinder, they are named in the box that reads them
         loops = sum(len(item.loops) for item in items)
-        self.least = 0.0
+        self.least_drawn = 0.0
         if loops > DENSE_FROM:
-            self.least = SMALL_SHARE * max(buffers.sizes.values(), default=0)
+            self.least_drawn = SMALL_SHARE * max(buffers.sizes.values(), default=0)
 
-        # From top to bottom
+        # From top to bottom. Buffer → the item beside which it stands: who writes it, or, of an
+        # input, who reads it first
         self.home: dict[str, Item] = {}
         self.height = 0.0
         for item in items:
@@ -79,7 +87,7 @@ class Panel:
         # From left to right
         self.lanes = self.assign_lanes()
         lane_count = 1 + max(self.lanes.values(), default=0)
-        self.cylinder_x = BOX + 34 + LANE * lane_count
+        self.cylinder_x = BOX + TO_BUFFER + LANE * lane_count
         self.width = self.cylinder_x + CYLINDER + LABEL
 
     # ---- where everything stands -----------------------------------------------------------------
@@ -88,7 +96,7 @@ class Panel:
         """Give the item its height, and each of its buffers a place; the bottom comes back."""
         through = [name for name in item.reads if name in self.home]
         inputs = [name for name in item.reads if name not in self.home and name not in self.made]
-        item.small = [name for name in inputs if self.buffers.size(name) < self.least]
+        item.small = [name for name in inputs if self.buffers.size(name) < self.least_drawn]
         beside = [name for name in inputs if name not in item.small] + item.writes
 
         # What comes through a lane arrives on top; below, the item's own buffers stand one under
@@ -124,7 +132,7 @@ class Panel:
         size = self.buffers.size(name)
         if not size:
             return 0.0
-        smallest, largest = min(self.known), max(self.known)
+        smallest, largest = min(self.sizes), max(self.sizes)
         if smallest == largest:
             return 0.5
         return math.log(size / smallest) / math.log(largest / smallest)
@@ -158,13 +166,14 @@ class Panel:
         else:
             line.arrow(svg, [(cylinder, middle), (box, middle)])
 
-        others = [other for other in self.items if other is not item and name in other.arrive]
-        arrivals = sorted(y + other.arrive[name] for other in others)
+        readers = [other for other in self.items if other is not item and name in other.arrive]
+        arrivals = sorted(y + reader.arrive[name] for reader in readers)
         if not arrivals:
             return
 
-        # One line down the lane to the last reader; the others branch off.
-        lane = x + self.cylinder_x - 20 - LANE * self.lanes[name]
+        # One line down the lane to the last reader; those to the others branch off. It leaves the
+        # cylinder a little below the line from its writer.
+        lane = x + self.cylinder_x - TO_LANE - LANE * self.lanes[name]
         start, end = middle + 7, arrivals[-1]
         line.arrow(svg, [(cylinder, start), (lane, start), (lane, end), (box, end)])
         for arrival in arrivals[:-1]:

@@ -1,8 +1,8 @@
 """What the picture of fusion shows: loops before, kernels after, and the buffers between them.
 
 In:  a `Schedule`, with the `LoopGraph` that it was made of if that is known.
-Out: `Loops`: the items of both sides, and what the buffers are. `fusion_drawing` draws them,
-     `fused_loops` puts them in words.
+Out: `Sides`: the items before and after; and `Buffers`: what lies between them. `fusion_drawing`
+     draws them, `fused_loops` puts them in words.
 """
 
 from __future__ import annotations
@@ -126,6 +126,7 @@ def item_of_kernel(kernel: Any) -> Item:
     if is_extern(kernel):
         return item_of_node(kernel)
 
+    # What one loop of the kernel hands to another need not reach memory: only what does is shown.
     read: dict[str, None] = {}
     written_names = []
     for node in kernel.nodes:
@@ -135,7 +136,9 @@ def item_of_kernel(kernel: Any) -> Item:
 
 
 def loop_of(node: Any) -> Loop:
+    """A loop in words."""
     if is_extern(node):
+        # (A kernel that is written as a whole, such as attention, is no library's.)
         return Loop("library call" if node.is_library else node.space, label_of(node))
 
     ranges = "×".join(map(str, node.ranges)) or "1"

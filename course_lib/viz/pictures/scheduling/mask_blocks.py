@@ -29,10 +29,13 @@ LARGEST, WIDEST = 34.0, 420.0
 """px: the side of a tile at most, and of all tiles together."""
 TOP, LEFT, BESIDE = 30.0, 64.0, 26.0
 """px: room for the names of columns and rows, and between the tiles and the legend."""
+LINE, SIGN = 26, 26
+"""px: the height of a line of the legend, and from its tile to its words."""
 STAGE = "scheduling"
 WALKED = "in the thick frame: what the kernel walks along"
 
 Walked = Sequence[tuple[int, int]]
+"""For each block of rows: the first column that a kernel reads, and the one behind the last."""
 
 
 def is_walk(value: Any) -> bool:
@@ -75,12 +78,13 @@ def mask_blocks(mask: Any, rows: int, columns: int, walked: Walked | None = None
         legend.append(WALKED)
 
     right = LEFT + across * side + BESIDE
-    width = right + 26 + max(text_width(line) for line in legend) + 24
-    svg = Svg(width, max(TOP + down * side, TOP + 26 * len(legend)) + 6)
+    width = right + SIGN + max(text_width(line) for line in legend) + 24
+    svg = Svg(width, max(TOP + down * side, TOP + LINE * len(legend)) + 6)
     draw_names(svg, rows, columns, (down, across), side)
     for y, row in enumerate(kinds):
         for x, kind in enumerate(row):
             draw_tile(svg, LEFT + x * side, TOP + y * side, side, kind)
+    # In blocks: a walk may begin within one, and is drawn to the end of the last.
     for y, (first, last) in enumerate(walked or ()):
         draw_frame(svg, TOP + y * side, side, first / columns, -(-last // columns))
     draw_legend(svg, right, counts, walked is not None)
@@ -92,7 +96,8 @@ def mask_blocks(mask: Any, rows: int, columns: int, walked: Walked | None = None
 
 
 def kinds_of(mask: Any, rows: int, columns: int) -> list[list[str]]:
-    """The kind of each block, from the mask's elements."""
+    """The kind of each block, from the mask's elements. Raises what `mask_blocks` promises of the
+    mask."""
     table = [[bool(each) for each in row] for row in as_matrix(mask)]
     height, width = len(table), len(table[0])
     down, across = -(-height // rows), -(-width // columns)
@@ -168,8 +173,8 @@ def draw_legend(svg: Svg, x: float, counts: Sequence[Counted], framed: bool) -> 
     y = TOP
     for kind, count in counts:
         draw_tile(svg, x, y, 18, kind)
-        svg.text(x + 26, y + 14, f"{count} {WORDS[kind]}")
-        y += 26
+        svg.text(x + SIGN, y + 14, f"{count} {WORDS[kind]}")
+        y += LINE
     if framed:
         svg.box(x + 1, y + 1, 16, 16, None, radius=0, line=2.4)
-        svg.text(x + 26, y + 14, WALKED)
+        svg.text(x + SIGN, y + 14, WALKED)

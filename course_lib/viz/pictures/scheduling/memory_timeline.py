@@ -44,7 +44,8 @@ class MemoryUse:
 
     @property
     def spans(self) -> list[Span]:
-        """The memory that the compiled graph takes."""
+        """The memory that the compiled graph takes. What is never freed (results) lasts until
+        after the last step."""
         count = len(self.plan.free_after)
         last = {
             storage: step for step, freed in enumerate(self.plan.free_after) for storage in freed
@@ -52,6 +53,7 @@ class MemoryUse:
         buffers_of_storage: dict[str, list[str]] = {}
         for a in self.plan.allocations:
             buffers_of_storage.setdefault(a.storage, []).append(a.buffer.name)
+        # The others lie in memory that was there already.
         new = [a for a in self.plan.allocations if a.how == "new"]
         return [
             Span(
@@ -67,11 +69,13 @@ class MemoryUse:
     def spans_alone(self) -> list[Span]:
         """If each node ran alone: its result in memory of its own, freed after its last use."""
         alone = self.schedule.alone
+        # Buffer → the last step that reads or writes it
         last = {
             buffer.name: step
             for step, group in enumerate(alone)
             for buffer in (*group.reads, *group.writes)
         }
+        # What the graph returns lasts until after the last step.
         for group in alone:
             last |= dict.fromkeys(group.usage.outputs, len(alone))
         steps_and_buffers = [
@@ -130,6 +134,8 @@ class MemoryUse:
 
 def held(spans: Sequence[Span], count: int) -> list[int]:
     """Bytes held during each of `count` steps."""
+    # By how much they change at the beginning of each step. A span may last until after the last
+    # step, and ends one later.
     change: list[int] = [0] * (count + 2)
     for span in spans:
         change[span.first] += span.bytes
@@ -142,10 +148,14 @@ def held(spans: Sequence[Span], count: int) -> list[int]:
 PANEL, BETWEEN, TALL, HEAD, AXIS = 326.0, 34.0, 240.0, 44.0, 58.0
 """px: the width of one timeline and what is between two, their height, the headings above, the
 sizes on the left."""
+LINE = 14
+"""px: the height of a line of small text."""
+NAME_HEIGHT, NAME_WIDTH = 15, 34
+"""px: a band has its name in it if it is no lower and wider than this."""
 
 
 STAGES = ("eager", "scheduling")
-"""The colours of the two sides."""
+"""The colours of the two sides: alone, and as planned."""
 
 
 @takes(use=with_attributes("what trace.memory() gives", "spans_alone", "unplanned_peak"))
@@ -170,6 +180,9 @@ def memory_timeline(use: MemoryUse) -> Picture:
         svg.path(f"M{n(x)} {n(floor)} H{n(x + PANEL)}", line=1.2, opacity=0.7)
         svg.text(x, floor + 18, "time →", SMALL, dim=True)
 
+    # Two numbers at one height would cover each other: then only the first peak's is written.
+    apart = abs(peaks[0] - peaks[1]) * scale >= LINE
+
     # Both peaks go through both halves, so that they can be compared
     for peak, stage in zip(peaks, STAGES, strict=True):
         y = HEAD + TALL - peak * scale
@@ -180,18 +193,21 @@ def memory_timeline(use: MemoryUse) -> Picture:
             opacity=0.9,
             dashed=True,
         )
-        # Two numbers at one height would cover each other
-        crowded = stage == "scheduling" and abs(peaks[0] - peaks[1]) * scale < 14
-        if not crowded:
+        if apart or stage == STAGES[0]:
             svg.text(AXIS - 6, y + 4, human_bytes(peak), SMALL, anchor="end", stage=stage)
-    alt = f"Memory over time. {titles[0]}, peak {human_bytes(peaks[0])}. {titles[1]}, peak {human_bytes(peaks[1])}{less(peaks)}."
+
+    alt = f"Memory over time. {titles[0]}, peak {human_bytes(peaks[0])}. "
+    alt += f"{titles[1]}, peak {human_bytes(peaks[1])}{less(peaks)}."
+    # On the left a result is freed after its last use. Eager itself frees it when no variable of #
+    # the program ("names") holds it any more, which may be later: so the left side is its best
+    # case.
     caption = "Each band is a piece of memory, as thick as it has bytes, from the kernel that first writes it to the last that needs"
     caption += " it; arrows: used again. Inputs are not counted. Left, each result goes after its last use; eager's go with their names."
     return Picture(svg.render(alt), caption, alt, str(use))
 
 
 def less(peaks: tuple[int, int]) -> str:
-    """How much less the second is than the first, in words."""
+    """How much less the second is than the first, in words; '' if it is not."""
     if peaks[0] and peaks[1] < peaks[0]:
         return f", {100 - 100 * peaks[1] / peaks[0]:.0f} % less"
     return ""
@@ -202,12 +218,14 @@ def draw_spans(
 ) -> None:
     """Bands stacked on each other at every step, in the order in which they begin.
 
-    When a lower band ends, those above it fall."""
+    When a lower band ends, those above it fall. corner: the lower left one, px. scale: px for each
+    byte."""
     left, floor = corner
     wide = PANEL / max(steps, 1)
-    tops = [floor] * steps
+    tops = [floor] * steps  # px: how high the bands of each step reach so far
     for number, span in enumerate(sorted(spans, key=lambda span: span.first)):
-        tall, during = span.bytes * scale, range(span.first, min(span.last, steps - 1) + 1)
+        tall = span.bytes * scale
+        during = range(span.first, min(span.last, steps - 1) + 1)
         # The band lies on what is there at each of its steps
         lower = [tops[step] for step in during]
         for step in during:
@@ -215,11 +233,11 @@ def draw_spans(
         edge = [(left + wide * (span.first + i), y) for i, y in enumerate(lower)]
         names = " → ".join(span.names)
         tip = f"{names}: {human_bytes(span.bytes)}"
-        strength = 0.16 if number % 2 else 0.32
+        strength = 0.16 if number % 2 else 0.32  # so that neighbours can be told apart
         svg.area(outline(edge, wide, tall), stage, strength=strength, tip=tip)
         # Its name stands where it is level for longest
         level, room = longest_level(lower)
-        if tall >= 15 and wide * room > 34:
+        if tall >= NAME_HEIGHT and wide * room > NAME_WIDTH:
             label = shorten(names, wide * room - 14, SMALL)
             svg.text(edge[level][0] + 5, lower[level] - tall / 2 + 4, label, SMALL, tip=tip)
 
@@ -243,9 +261,11 @@ def outline(edge: list[tuple[float, float]], wide: float, tall: float) -> str:
 
 
 def longest_level(heights: list[float]) -> tuple[int, int]:
-    """Where the longest stretch of equal heights begins, and how long it is."""
-    stretches, start = [(0, 0)], 0
+    """Where the longest stretch of equal heights begins, and how long it is: (0, 0) of none."""
+    stretches = [(0, 0)]
+    start = 0
     for _, equal_heights in groupby(heights):
-        stretches.append((start, len(list(equal_heights))))
-        start += stretches[-1][1]
+        length = len(list(equal_heights))
+        stretches.append((start, length))
+        start += length
     return max(stretches, key=lambda stretch: stretch[1])

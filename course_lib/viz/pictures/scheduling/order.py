@@ -21,6 +21,8 @@ HIGH, BETWEEN, BESIDE = 34, 44, 24
 """px: the height of a kernel, and the gaps below and beside it."""
 ASIDE, PANELS = 26, 60
 """px: room for arrows on either side of a panel, and between two panels."""
+TOP, LANE = 34, 16
+"""px: where the first level begins, and how far aside of the kernels an arrow runs."""
 Needs = dict[str, tuple[str, ...]]
 """Kernel → those that it waits for."""
 
@@ -70,13 +72,15 @@ def merged(needs: Needs, together: tuple[str, ...]) -> Needs:
     joined_name = " · ".join(together)
 
     def name(who: str) -> str:
+        """What a kernel is called now."""
         return joined_name if who in together else who
 
     result: Needs = {}
     for who, before in needs.items():
         me = name(who)
-        others = (*result.get(me, ()), *map(name, before))
-        result[me] = tuple(other for other in dict.fromkeys(others) if other != me)
+        waits_for = (*result.get(me, ()), *map(name, before))
+        # (What the two hand to each other is nothing to wait for any more.)
+        result[me] = tuple(other for other in dict.fromkeys(waits_for) if other != me)
     return result
 
 
@@ -128,7 +132,7 @@ class Levels:
         rows = self.rows()
         wide = [self.width_of(row) for row in rows]
         self.width = max([*wide, text_width(title, bold=True)]) + 2 * ASIDE
-        self.height = 34 + len(rows) * (HIGH + BETWEEN) - BETWEEN + 6
+        self.height = TOP + len(rows) * (HIGH + BETWEEN) - BETWEEN + 6
 
         self.left: dict[str, float] = {}
         for row in rows:
@@ -143,6 +147,8 @@ class Levels:
         return {(start, to) for start, to in self.circle if place[start] > place[to]}
 
     def levels(self) -> dict[str, int]:
+        """Kernel → its level, 0 on top: one below the last that it needs, of those named before it.
+        (Without the arrows back, a circle has a top, too.)"""
         level: dict[str, int] = {}
         for who in self.needs:
             level[who] = 0
@@ -159,11 +165,12 @@ class Levels:
         return rows
 
     def width_of(self, row: list[str]) -> float:
+        """px: the kernels of a level, side by side."""
         return sum(self.size[who] for who in row) + BESIDE * (len(row) - 1)
 
     def top(self, who: str) -> int:
         """px from the top of the drawing."""
-        return 34 + self.level[who] * (HIGH + BETWEEN)
+        return TOP + self.level[who] * (HIGH + BETWEEN)
 
     def draw(self, svg: Svg, x: float, frame: str) -> None:
         """With its left edge at `x`; the kernel called `frame` has a thick frame."""
@@ -198,7 +205,7 @@ class Levels:
     def way_up(self, x: float, arrow: Arrow) -> list[tuple[float, float]]:
         """Up again, past the right-hand side of all."""
         start, to = arrow
-        right = max(x + self.left[who] + self.size[who] for who in self.needs) + 16
+        right = max(x + self.left[who] + self.size[who] for who in self.needs) + LANE
         low, high = self.top(start) + HIGH / 2, self.top(to) + HIGH / 2
         return [
             (x + self.left[start] + self.size[start], low),
@@ -212,7 +219,7 @@ class Levels:
         start, to = arrow
         first, last = self.level[start], self.level[to]
         between = [who for who in self.needs if first <= self.level[who] <= last]
-        left = min(x + self.left[who] for who in between) - 16
+        left = min(x + self.left[who] for who in between) - LANE
         high, low = self.top(start) + HIGH / 2, self.top(to) + HIGH / 2
         return [
             (x + self.left[start], high),

@@ -22,6 +22,11 @@ BAR, BETWEEN, APART = 34.0, 8.0, 26.0
 """px: a bar's width, the gap to the next one, and to the next block."""
 TALL, TOP, LINE = 130.0, 28.0, 24.0
 """px: the tallest bar, the room above it, and a line of text below."""
+TO_TEXT, UP = 26, 8
+"""px: from the bars down to the lines of text, and from the end of such a line up to its base
+line."""
+NUMBER_LINE = 14
+"""px: from the end of a bar to the base line of its number."""
 NAMES = ("largest so far", "factor", "sum of exp")
 MOST = 32
 """Numbers that can still be told apart."""
@@ -59,10 +64,10 @@ def running_softmax(numbers: Sequence[float], size: int) -> Picture:
     # 0 is always on the scale; a row of zeros has no height
     scale = TALL / ((high - low) or 1.0)
     zero = TOP + high * scale
-    below = TOP + TALL + 26
+    below = TOP + TALL + TO_TEXT
     svg = Svg(width, below + LINE * len(NAMES) + 4)
     for place, name in enumerate(NAMES):
-        svg.text(4, below + LINE * (place + 1) - 8, name, bold=True)
+        svg.text(4, below + LINE * (place + 1) - UP, name, bold=True)
 
     x = label
     for step in steps:
@@ -70,8 +75,10 @@ def running_softmax(numbers: Sequence[float], size: int) -> Picture:
         draw_bars(svg, x, step.numbers, zero, scale)
         draw_maximum(svg, x - 6, wide + 12, zero - step.maximum * scale, step)
         for place, words in enumerate(step.words):
-            y = below + LINE * (place + 1) - 8
-            svg.text(x + wide / 2, y, words, anchor="middle", bold=place == 1 and step.factor != 1)
+            y = below + LINE * (place + 1) - UP
+            # The factor stands out where it is one that changes the sum.
+            is_bold = NAMES[place] == "factor" and step.factor != 1
+            svg.text(x + wide / 2, y, words, anchor="middle", bold=is_bold)
         x += wide + BETWEEN + APART
 
     header = ("block", *NAMES)
@@ -90,10 +97,12 @@ def running_softmax(numbers: Sequence[float], size: int) -> Picture:
 def steps_of(numbers: Sequence[float], size: int) -> list[Step]:
     """Block by block: the maximum, the factor for what was summed before, and the sum."""
     steps: list[Step] = []
-    maximum, total = -math.inf, 0.0
+    maximum = -math.inf
+    total = 0.0
     for start in range(0, len(numbers), size):
         block = tuple(numbers[start : start + size])
         larger = max(maximum, *block)
+        # Of the first block there is nothing to scale down.
         factor = math.exp(maximum - larger) if start else 1.0
         total = total * factor + sum(math.exp(each - larger) for each in block)
         maximum = larger
@@ -107,7 +116,8 @@ def draw_bars(svg: Svg, x: float, numbers: Sequence[float], zero: float, scale: 
         tall = abs(number) * scale
         top = zero - tall if number >= 0 else zero
         svg.box(x, top, BAR, max(tall, 1.0), "lowering", radius=2, strength=0.3, line=1.2)
-        y = top + tall + 14 if number < 0 else zero + 14
+        # Below the line of zero, or below the bar if that reaches down from it
+        y = top + tall + NUMBER_LINE if number < 0 else zero + NUMBER_LINE
         svg.text(x + BAR / 2, y, f"{number:g}", SMALL, anchor="middle")
         x += BAR + BETWEEN
 
