@@ -15,6 +15,8 @@ PYTHONS = ((3, 11), (3, 15))
 TORCHES = ((2, 11), (2, 15))
 TRITON_FOR = {(2, 11): (3, 6), (2, 12): (3, 7), (2, 13): (3, 7), (2, 14): (3, 8), (2, 15): (3, 9)}
 """The Triton that each torch pairs with."""
+TRITONS = (min(TRITON_FOR.values()), max(TRITON_FOR.values()))
+"""The versions of Triton that the simulator was tried with."""
 
 
 def minor(version: str) -> tuple[int, int]:

@@ -13,6 +13,7 @@ The spine, front to back: `switch.py` (when), `launching.py` (a launch), `rewrit
 mended in Triton's interpreter, and for which of its versions, is the table in `mends/`.
 """
 
+from importlib import import_module
 from typing import Any
 
 from course_lib.simulator.refused import GPUFault, NotSimulated
@@ -22,6 +23,7 @@ from course_lib.simulator.switch import has_gpu, mend_triton, simulate_gpu, wait
 
 def faults_of_last_launch() -> list[str]:
     """The sentences that the last launch left, in `using(collect=True)`."""
+    import_module("triton")  # first: it mends itself by the files of this room
     from course_lib.simulator import launching
 
     return launching.sentences_of_last_launch
@@ -35,6 +37,7 @@ def never_written(tensor: Any) -> Any:
 
     import numpy as np
 
+    import_module("triton")  # first: it mends itself by the files of this room
     from course_lib.simulator import watching
 
     region = watching.Region("", tensor)

@@ -17,6 +17,7 @@ import numpy as np
 import triton.language as tl
 from triton.runtime import interpreter
 
+from course_lib.simulator import watching
 from course_lib.simulator.refused import GPUFault
 from course_lib.simulator.settings import settings
 
@@ -35,6 +36,8 @@ def value(x: Any) -> Any:
 def number(x: Any) -> int:
     """A bound of a loop as a Python number."""
     if isinstance(x, tl.tensor):
+        if watching.current is not None:
+            watching.current.decision("loops", x.handle)
         return int(np.ravel(x.handle.data)[0])
     return int(getattr(x, "value", x))
 
@@ -78,10 +81,10 @@ class Loop(StaticLoop):
         for i in self.numbers:
             yield tl.tensor(Handle(np.array([i], self.numpy_dtype), self.dtype), self.dtype)
 
-    def behind(self, name: str, place: str) -> Any:
+    def behind(self, name: str, loop: str) -> Any:
         """What the loop's variable `name` is once the loop has ended: whoever reads it gets an
-        error."""
-        return tl.tensor(BehindLoop(name, place, self.dtype), self.dtype)
+        error. `loop`: "line 3", where the loop begins."""
+        return tl.tensor(BehindLoop(name, loop, self.dtype), self.dtype)
 
 
 class BehindLoop(Handle):
@@ -90,16 +93,19 @@ class BehindLoop(Handle):
     To Triton's compiler it has no value then, so on a GPU it may be any number. Reading it raises
     `GPUFault`."""
 
-    def __init__(self, name: str, place: str, dtype: Any) -> None:
-        self.name, self.place = name, place
+    def __init__(self, name: str, loop: str, dtype: Any) -> None:
+        self.name, self.loop = name, loop
         self.dtype = dtype
         self.attr: dict[str, Any] = {}
 
     @property
     def data(self) -> Any:
+        builder = interpreter.interpreter_builder
+        program = watching.program_name(builder.grid_idx, builder.grid_dim)
         raise GPUFault(
             [
-                f"{self.place}: `{self.name}` is read behind its loop, where a GPU has any number in it; "
+                f"{watching.line_of_the_kernel()}: program {program} reads `{self.name}` behind its "
+                f"loop ({self.loop}), where a GPU has any number in it; "
                 f"keep what you need under another name inside the loop"
             ]
         )
@@ -233,4 +239,6 @@ def condition(x: Any) -> bool:
         return bool(getattr(x, "value", x))
     if x.type.is_block():
         raise ValueError("Boolean value of Tensor with more than one value is ambiguous")
+    if watching.current is not None:
+        watching.current.decision("branches", x.handle)
     return bool(np.ravel(x.handle.data)[0])

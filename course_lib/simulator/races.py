@@ -66,7 +66,7 @@ def meeting(accesses: list[Access]) -> list[Access]:
     memory with another program's.
 
     Most kernels have none: each program writes a stretch of its own."""
-    suspects = [access for access in accesses if access.repeated]
+    suspects = [access for access in accesses if access.repeated and has_an_address_twice(access)]
     stretch: list[Access] = []
     end = -1
     for access in sorted(accesses, key=lambda access: access.low):
@@ -93,8 +93,9 @@ def those_of_several_programs(stretch: list[Access]) -> list[Access]:
 def columns(accesses: list[Access]) -> Table | None:
     """One row for each lane of each access; only addresses that someone writes and that come more
     than once."""
-    written = np.concatenate([access.addresses for access in accesses if access.kind == "write"])
-    written_addresses = np.unique(written)
+    written_addresses = sorted_once(
+        np.concatenate([access.addresses for access in accesses if access.kind == "write"])
+    )
     last = written_addresses.size - 1
 
     rows = []
@@ -122,6 +123,19 @@ def columns(accesses: list[Access]) -> Table | None:
     programs = np.array([access.program for access in accesses])[number]
     start = np.flatnonzero(np.r_[True, address[1:] != address[:-1]])
     return Table(number, address, programs, lane, value, kinds == "write", kinds == "atomic", start)
+
+
+def sorted_once(addresses: Any) -> Any:
+    """The addresses in their order, each once. (`np.unique` of NumPy 2.3 and newer looks each up in
+    a table, which takes a hundred times as long for a million.)"""
+    in_order = np.sort(addresses, axis=None)
+    is_new = np.r_[True, in_order[1:] != in_order[:-1]]
+    return in_order[is_new]
+
+
+def has_an_address_twice(access: Access) -> bool:
+    in_order = np.sort(access.addresses, axis=None)
+    return bool((in_order[1:] == in_order[:-1]).any())
 
 
 def bits(stored: Any) -> Any:

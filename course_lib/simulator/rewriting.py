@@ -15,7 +15,6 @@ from types import FunctionType
 from typing import Any
 
 from course_lib.simulator import language
-from course_lib.simulator.refused import shown
 from course_lib.syntax import parse
 
 GPU = "__gpu__"
@@ -37,8 +36,7 @@ def later(expression: ast.expr) -> ast.Lambda:
 class KernelRewriter(ast.NodeTransformer):
     """One method for each word."""
 
-    def __init__(self, filename: str) -> None:
-        self.filename = filename
+    def __init__(self) -> None:
         self.loops = 0
 
     def visit_Assign(self, node: ast.Assign) -> ast.AST:
@@ -77,7 +75,7 @@ class KernelRewriter(ast.NodeTransformer):
 
         behind = parse(
             f"if {name}.compiled:\n"
-            f"    {node.target.id} = {name}.behind({node.target.id!r}, {f'{shown(self.filename)}:{line}'!r})"
+            f"    {node.target.id} = {name}.behind({node.target.id!r}, 'line {line}')"
         ).body[0]
         statements: list[ast.AST] = [
             ast.Assign([ast.Name(name, ast.Store())], loop_call),
@@ -144,7 +142,7 @@ def rewritten(function: FunctionType) -> FunctionType:
     ast.increment_lineno(tree, max(first_line, 1) - 1)
     definition: Any = tree.body[0]
     strip(definition)
-    definition = KernelRewriter(filename).visit(definition)
+    definition = KernelRewriter().visit(definition)
 
     # def around(__gpu__, names...): def kernel(...): ...; return kernel
     closed_over = {

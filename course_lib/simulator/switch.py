@@ -21,6 +21,7 @@ from collections.abc import Callable
 from typing import Any
 
 from course_lib import versions
+from course_lib.simulator.settings import Settings, settings
 
 
 def has_gpu() -> bool:
@@ -29,25 +30,50 @@ def has_gpu() -> bool:
     return bool(torch.cuda.is_available())
 
 
-def simulate_gpu(**changes: Any) -> None:
-    """Run Triton's kernels as a GPU would, from now on. Where there is a GPU, this does nothing.
+class Simulation:
+    """What `cl.simulate_gpu(...)` gives. The simulator is on already; as a `with` block it also
+    takes the settings back at the end. Triton stays mended."""
+
+    def __init__(self, changes: dict[str, Any]) -> None:
+        self.changes = changes
+        self.before = {name: getattr(settings, name) for name in changes}
+        self.put(changes)
+
+    def put(self, values: dict[str, Any]) -> None:
+        for name, value in values.items():
+            setattr(settings, name, value)
+
+    def __enter__(self) -> Settings:
+        self.put(self.changes)
+        return settings
+
+    def __exit__(self, *error: Any) -> None:
+        self.put(self.before)
+
+    def __repr__(self) -> str:
+        if has_gpu():
+            return "There is a GPU: nothing is simulated."
+        checks = "with checks" if settings.checks else "without checks"
+        return f"Triton's kernels run in the simulated GPU, {checks}."
+
+
+def simulate_gpu(**changes: Any) -> Simulation:
+    """Run Triton's kernels as a GPU would, from now on. Where there is a GPU, this changes nothing.
 
     `changes`: fields of `course_lib.simulator.settings.Settings`, for example `checks=False` or
-    `seed=3`.
+    `seed=3`. In `with cl.simulate_gpu(seed=3): ...` they hold inside only.
     Raises `RuntimeError` if Triton was imported before for a GPU; `ImportError` if there is no
     Triton."""
-    if has_gpu():
-        return
-    if "triton" not in sys.modules:
-        choose_interpreter()
-    mend_triton()
+    known = vars(settings)
+    for name in changes:
+        if name not in known:
+            raise TypeError(f"the simulator has no setting `{name}`; it has {', '.join(known)}")
 
-    settings = importlib.import_module("course_lib.simulator.settings")
-    for name, value in changes.items():
-        if name not in vars(settings.settings):
-            known = ", ".join(vars(settings.settings))
-            raise TypeError(f"the simulator has no setting `{name}`; it has {known}")
-        setattr(settings.settings, name, value)
+    if not has_gpu():
+        if "triton" not in sys.modules:
+            choose_interpreter()
+        mend_triton()
+    return Simulation(changes)
 
 
 @functools.cache
@@ -55,27 +81,52 @@ def mend_triton() -> None:
     """Put everything in place, once."""
     triton = importlib.import_module("triton")
     if not is_interpreting():
-        raise RuntimeError(
-            "Triton was imported for a GPU before: `import course_lib` first, or set TRITON_INTERPRET=1 before Python starts"
-        )
+        raise RuntimeError(why_not_interpreting())
     # the compiler notes what `max` is when it is loaded: before a launch has exchanged the language
     # for the interpreter's
     importlib.import_module("triton.compiler.code_generator")
-    mends = importlib.import_module("course_lib.simulator.mends")
     version = versions.minor(triton.__version__)
-    if not mends.FIRST <= version <= mends.LAST:
-        warnings.warn(unknown_version(triton.__version__, mends), RuntimeWarning, stacklevel=2)
+    if versions.TRITONS[0] <= version <= versions.TRITONS[1]:
+        put_in_place(version)
+        return
 
-    mends.put_all_in_place(version)
+    # A version that is not known: it may do, or lack what is mended.
+    try:
+        put_in_place(version)
+    except (AttributeError, ImportError, TypeError) as error:
+        raise UnknownTriton(unknown_version(triton.__version__, error)) from error
+    warnings.warn(unknown_version(triton.__version__), RuntimeWarning, stacklevel=2)
+
+
+def put_in_place(version: tuple[int, int]) -> None:
+    """The mends, the checks and the launch."""
+    importlib.import_module("course_lib.simulator.mends").put_all_in_place(version)
     importlib.import_module("course_lib.simulator.mends.watched").put_in_place()
     importlib.import_module("course_lib.simulator.launching").put_in_place()
 
 
-def unknown_version(version: str, mends: Any) -> str:
-    first, last = (".".join(map(str, v)) for v in (mends.FIRST, mends.LAST))
+class UnknownTriton(RuntimeError):
+    """A Triton that is so new, or so old, that it could not be mended."""
+
+
+def unknown_version(version: str, error: Exception | None = None) -> str:
+    """One line about a Triton that nobody has tried. `error`: why it could not be mended."""
+    first, last = (".".join(map(str, v)) for v in versions.TRITONS)
+    tried = f"the simulator was tried with Triton {first} to {last}, and this is {version}"
+    if error is not None:
+        return f"{tried}, which cannot be mended ({error}): kernels do not run as on a GPU"
+    return f"{tried}: what it computes may differ from a GPU"
+
+
+def why_not_interpreting() -> str:
+    if os.environ.get("TRITON_INTERPRET") == "0":
+        return (
+            "TRITON_INTERPRET=0 switches the simulator off: unset it before Python starts "
+            "(in a notebook: before the kernel is started)"
+        )
     return (
-        f"the simulator was tried with Triton {first} to {last}, and this is {version}: "
-        "what it computes may differ from a GPU"
+        "Triton was imported for a GPU before: `import course_lib` first, or set "
+        "TRITON_INTERPRET=1 before Python starts (in a notebook: restart the kernel)"
     )
 
 
@@ -130,7 +181,11 @@ class WhenTritonComes(importlib.abc.MetaPathFinder):
                 return
             choose_interpreter()
             load(module)
-            mend_triton()
+            try:
+                mend_triton()
+            except UnknownTriton as error:
+                # Whoever imports Triton gets Triton.
+                warnings.warn(str(error), RuntimeWarning, stacklevel=2)
 
         return loaded
 

@@ -9,6 +9,7 @@ itself, by its pointer.
 
 from __future__ import annotations
 
+import math
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -27,6 +28,9 @@ MOST_RECORDED = 50_000_000
 """Accesses of one launch that are kept for the search for races: 2 GB. Later ones are not looked
 at."""
 
+DOES = {"read": "reads", "write": "writes", "atomic": "changes"}
+"""What a kernel does to an address, in words."""
+
 OURS = (str(Path(triton.__file__).parent), str(Path(__file__).parent))
 """Lines of these folders are not the learner's."""
 
@@ -40,12 +44,52 @@ class Region:
     base: int = 0
     end: int = 0
 
+    has_gaps: bool = False
+
     def __post_init__(self) -> None:
         self.base = self.end = self.tensor.data_ptr()
         if self.tensor.numel():
             steps = zip(self.tensor.shape, self.tensor.stride(), strict=True)
             elements = 1 + sum((size - 1) * stride for size, stride in steps)
             self.end = self.base + elements * self.tensor.element_size()
+            self.has_gaps = self.lies_apart(elements)
+
+    @property
+    def steps(self) -> list[tuple[int, int, int]]:
+        """(stride, size, dimension) of each dimension along which one goes on in memory, the
+        longest stride first."""
+        dimensions = zip(self.tensor.stride(), self.tensor.shape, range(self.tensor.dim()))
+        return sorted((step for step in dimensions if step[0] and step[1] > 1), reverse=True)
+
+    def lies_apart(self, elements: int) -> bool:
+        """Does other memory lie between the first and the last element, as between the rows of
+        `x[:, :10]`? `elements`: how many fit in there.
+
+        Where elements overlap (`as_strided`), nobody can say which one an address is: then the
+        answer is no."""
+        inner = 0
+        for stride, size, _ in reversed(self.steps):
+            if stride <= inner:
+                return False
+            inner += (size - 1) * stride
+        return math.prod(size for _, size, _ in self.steps) < elements
+
+    def holds(self, addresses: Any) -> Any:
+        """Which addresses between `base` and `end` belong to an element."""
+        left = (addresses - np.uint64(self.base)) // np.uint64(self.tensor.element_size())
+        good = np.ones(left.shape, bool)
+        for stride, size, _ in self.steps:
+            good &= left // np.uint64(stride) < np.uint64(size)
+            left = left % np.uint64(stride)
+        return good & (left == 0)
+
+    def contains(self, addresses: Any, size: int) -> Any:
+        """Which addresses have `size` bytes of this tensor behind them."""
+        last = addresses + np.uint64(size - 1)
+        good = (addresses >= np.uint64(self.base)) & (last < np.uint64(self.end))
+        if self.has_gaps:
+            good &= self.holds(addresses) & self.holds(last)
+        return good
 
     def at(self, address: int) -> str:
         """An address as `tensor[index]`; with one number for what lies outside."""
@@ -53,12 +97,20 @@ class Region:
         if not self.base <= address < self.end or self.tensor.dim() < 2:
             return f"{self.name}[{place}]"
 
-        indices = []
-        for stride in sorted(set(self.tensor.stride()), reverse=True):
-            indices.append((stride, place // stride if stride else 0))
-            place = place % stride if stride else place
-        by_stride = dict(indices)
-        return f"{self.name}[{', '.join(str(by_stride[s]) for s in self.tensor.stride())}]"
+        indices = [0] * self.tensor.dim()
+        for stride, _, dimension in self.steps:
+            indices[dimension], place = divmod(place, stride)
+        return f"{self.name}[{', '.join(map(str, indices))}]"
+
+    def end_in_words(self, address: int) -> str:
+        """Why an address is not inside."""
+        if address < self.base:
+            return f"it lies before {self.name}"
+        if address < self.end:
+            shape = tuple(self.tensor.shape)
+            return f"the shape of {self.name} is {shape}, and other memory lies between"
+        last = (self.end - self.base) // self.tensor.element_size() - 1
+        return f"{self.name} ends at {self.name}[{last}]"
 
 
 @dataclass
@@ -110,11 +162,7 @@ class Watch:
     def who(self, lane: Any, shape: tuple[int, ...], program: int | None = None) -> str:
         """`program 3, lane 17`."""
         names = self.program if program is None else np.unravel_index(program, self.grid)
-        coordinates = [int(n) for n in names]
-        while len(coordinates) > 1 and self.grid[len(coordinates) - 1] == 1:
-            coordinates.pop()
-        shown = coordinates[0] if len(coordinates) == 1 else tuple(coordinates)
-        return f"program {shown}, lane {lane_name(int(lane), shape)}"
+        return f"program {program_name(names, self.grid)}, lane {lane_name(int(lane), shape)}"
 
     def access(self, kind: str, pointer: Any, mask: Any, values: Any = None) -> Any:
         """Look at one access before it happens.
@@ -124,11 +172,13 @@ class Watch:
         lanes = np.broadcast_to(np.asarray(mask.data, bool), addresses.shape)
         whole = bool(lanes.all())
         active = addresses.reshape(-1) if whole else addresses[lanes]
-        if not active.size:
+        if not active.size and "undefined" not in mask.attr:
             return mask
 
         line = line_of_the_kernel()
         self.look_at_taints(kind, line, pointer, mask, values, lanes)
+        if not active.size:
+            return mask
 
         # the numbers of the active lanes; None: all of them are
         places = None if whole else np.flatnonzero(lanes)
@@ -147,6 +197,8 @@ class Watch:
             mask = type(mask)(keep.reshape(lanes.shape), mask.dtype)
             lanes, active = mask.data, active[is_inside]
             places = np.flatnonzero(keep)
+            if not active.size:
+                return mask
 
         if self.never_written:
             self.look_at_unwritten(kind, line, region, active, places, lanes.shape)
@@ -157,11 +209,11 @@ class Watch:
         """None if all addresses are within the tensor; else which of them are."""
         low, high = int(active.min()), int(active.max()) + size
         regions = self.regions if region is None else [region]
-        if any(r.base <= low and high <= r.end for r in regions):
+        if any(r.base <= low and high <= r.end and not r.has_gaps for r in regions):
             return None
         good = np.zeros(active.shape, bool)
         for r in regions:
-            good |= (active >= np.uint64(r.base)) & (active + np.uint64(size) <= np.uint64(r.end))
+            good |= r.contains(active, size)
         return None if good.all() else good
 
     def outside(
@@ -170,13 +222,8 @@ class Watch:
         if region is None:
             where = f"address {address:#x}, which lies in no tensor of this launch"
         else:
-            count = (region.end - region.base) // region.tensor.element_size()
-            where = (
-                f"{region.at(address)}, outside: {region.name} ends at {region.name}[{count - 1}]"
-            )
-            if address < region.base:
-                where = f"{region.at(address)}, outside: it lies before {region.name}"
-        self.report(f"{line}: {self.who(lane, shape)} {kind}s {where}")
+            where = f"{region.at(address)}, outside: {region.end_in_words(address)}"
+        self.report(f"{line}: {self.who(lane, shape)} {DOES[kind]} {where}")
 
     def look_at_taints(
         self, kind: str, line: str, pointer: Any, mask: Any, values: Any, lanes: Any
@@ -186,30 +233,54 @@ class Watch:
             (
                 pointer,
                 "wrapped",
-                "computes an offset beyond int32: it wraps around; use `.to(tl.int64)`",
+                "{does} {where} by an offset beyond int32: it wraps around; use `.to(tl.int64)`",
             ),
             (
                 pointer,
                 "undefined",
-                f"{kind}s at an address from lanes that a mask left without a value",
+                "{does} {where}: the place comes from a lane that a mask left without a value",
             ),
             (
                 mask,
                 "undefined",
-                "masks with lanes that a mask left without a value; give the load an `other=`",
+                "{does} {where} or not: the mask comes from a lane that a mask left without a "
+                "value; give the load an `other=`",
             ),
             (
                 values,
                 "undefined",
-                "stores a lane that a mask left without a value; give the load an `other=`",
+                "{does} {where} with a lane that a mask left without a value; give the load an "
+                "`other=`",
             ),
         ):
             bad = None if handle is None else handle.attr.get(taint)
             if bad is None:
                 continue
-            bad = np.broadcast_to(bad, lanes.shape) & lanes
+            # A mask that nobody knows may be true as well.
+            counted = True if handle is mask else lanes
+            bad = np.broadcast_to(bad, lanes.shape) & counted
             if bad.any():
-                self.report(f"{line}: {self.who(np.flatnonzero(bad)[0], lanes.shape)} {sentence}")
+                lane = np.flatnonzero(bad)[0]
+                where = self.place(pointer, np.asarray(pointer.data).reshape(-1)[lane])
+                said = sentence.format(does=DOES[kind], where=where)
+                self.report(f"{line}: {self.who(lane, lanes.shape)} {said}")
+
+    def place(self, pointer: Any, address: Any) -> str:
+        """`tensor[index]`, for the tensor that the pointer came from."""
+        region = pointer.attr.get("region")
+        return f"address {int(address):#x}" if region is None else region.at(int(address))
+
+    def decision(self, decides: str, handle: Any) -> None:
+        """A branch, or the number of a loop's turns: it must not hang on a lane without a value.
+
+        decides: what the kernel does by it, as "branches"."""
+        undefined = handle.attr.get("undefined")
+        if undefined is None or not np.any(undefined):
+            return
+        self.report(
+            f"{line_of_the_kernel()}: program {program_name(self.program, self.grid)} {decides} by "
+            "a number of a lane that a mask left without a value; give the load an `other=`"
+        )
 
     def look_at_unwritten(
         self, kind: str, line: str, region: Region | None, active: Any, places: Any, shape: Any
@@ -276,6 +347,14 @@ current: Watch | None = None
 
 unwritten_tensors: dict[int, tuple[Any, Any]] = {}
 """Address → (weak reference to the tensor, which of its elements nobody has written)."""
+
+
+def program_name(program: Any, grid: Any) -> str:
+    """The program's number; in a grid of more dimensions its place."""
+    coordinates = [int(n) for n in program]
+    while len(coordinates) > 1 and grid[len(coordinates) - 1] == 1:
+        coordinates.pop()
+    return str(coordinates[0] if len(coordinates) == 1 else tuple(coordinates))
 
 
 def lane_name(lane: int, shape: tuple[int, ...]) -> str:

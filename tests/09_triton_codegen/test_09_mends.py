@@ -64,20 +64,51 @@ def test_a_mend_says_for_which_versions_it_is():
     assert str(short) == "x (Triton 3.7 to 3.8): is wrong"
 
 
-def test_an_unknown_version_says_so_in_one_line():
-    said = simulator.switch.unknown_version("4.0.1", mends)
-    assert said == (
-        f"the simulator was tried with Triton {FIRST[0]}.{FIRST[1]} to {LAST[0]}.{LAST[1]}, and this is 4.0.1: "
-        "what it computes may differ from a GPU"
-    )
-
-
 def python(program: str, **environment: str) -> str:
     command = [sys.executable, "-W", "ignore", "-c", program]
     done = subprocess.run(
         command, env={**os.environ, **environment}, capture_output=True, text=True, check=True
     )
     return done.stdout.strip()
+
+
+WITH_ANOTHER_VERSION = """
+import warnings
+
+import course_lib
+from course_lib import versions
+
+versions.minor = lambda version: {version}
+if not {whole}:  # as if it had lost a class that the checks need
+    import importlib
+    before = importlib.import_module
+    def lacks_it(name, *rest):
+        if name == "course_lib.simulator.mends.watched":
+            raise AttributeError("no ScanOps")
+        return before(name, *rest)
+    importlib.import_module = lacks_it
+
+with warnings.catch_warnings(record=True) as warned:
+    warnings.simplefilter("always")
+    import triton
+print(*[warning.message for warning in warned], sep="\\n")
+"""
+
+
+@pytest.mark.parametrize("version", [(4, 0), (3, 5)])
+@pytest.mark.parametrize("whole", [True, False])
+def test_an_unknown_version_says_so_in_one_line_and_can_be_imported(version, whole):
+    said = python(WITH_ANOTHER_VERSION.format(version=version, whole=whole), TRITON_INTERPRET="")
+    begin = f"the simulator was tried with Triton {FIRST[0]}.{FIRST[1]} to {LAST[0]}.{LAST[1]}, and this is"
+    assert len(said.splitlines()) == 1
+    assert said.startswith(begin)
+    end = "may differ from a GPU" if whole else "(no ScanOps): kernels do not run as on a GPU"
+    assert said.endswith(end)
+
+
+def test_a_known_version_says_nothing():
+    known = WITH_ANOTHER_VERSION.format(version=LAST, whole=True)
+    assert python(known, TRITON_INTERPRET="") == ""
 
 
 WHICH = "; from triton.runtime.interpreter import InterpreterBuilder as B; print(B.cast_impl.__module__)"
@@ -134,6 +165,73 @@ def test_the_first_kernel_of_a_process_runs_without_a_warning(said_before, tmp_p
     )
 
     assert done.stdout.strip() == f"[0.0, 2.0, 4.0, 6.0] [] {said_before or 1}"
+
+
+BEFORE_TRITON = {
+    "never_written": "import torch; simulator.never_written(torch.empty(3))",
+    "faults_of_last_launch": "simulator.faults_of_last_launch()",
+    "simulate_gpu": "course_lib.simulate_gpu()",
+    "mend_triton": "simulator.switch.choose_interpreter(); simulator.mend_triton()",
+}
+
+
+@pytest.mark.parametrize("name", BEFORE_TRITON)
+def test_each_function_of_the_room_may_come_before_triton(name):
+    program = f"import course_lib; from course_lib import simulator; {BEFORE_TRITON[name]}"
+    said = python(program + "; import triton" + WHICH, TRITON_INTERPRET="")
+    assert said.startswith("course_lib.simulator")
+
+
+TRITON_FIRST = """
+import triton
+import course_lib as cl
+
+try:
+    print(cl.simulate_gpu())
+except RuntimeError as error:
+    print(error)
+"""
+
+
+def test_triton_that_was_imported_for_its_interpreter_is_mended_afterwards():
+    said = python(TRITON_FIRST + WHICH.removeprefix("; "), TRITON_INTERPRET="1")
+    sentence, where = said.splitlines()
+    assert sentence == "Triton's kernels run in the simulated GPU, with checks."
+    assert where.startswith("course_lib.simulator")
+
+
+@pytest.mark.parametrize(
+    ("interpret", "begin"),
+    [("", "Triton was imported for a GPU before: "), ("0", "TRITON_INTERPRET=0 switches ")],
+)
+def test_triton_that_was_imported_for_a_gpu_is_told_in_one_sentence(interpret, begin):
+    said = python(TRITON_FIRST, TRITON_INTERPRET=interpret)
+    assert said.startswith(begin)
+    assert len(said.splitlines()) == 1
+
+
+def test_simulate_gpu_as_a_block_takes_its_settings_back():
+    before = simulator.settings.seed, simulator.settings.checks
+    with simulator.simulate_gpu(seed=3, checks=False) as inside:
+        assert (inside.seed, inside.checks) == (3, False)
+        with simulator.simulate_gpu(seed=4):
+            assert (inside.seed, inside.checks) == (4, False)
+        assert inside.seed == 3
+    assert (simulator.settings.seed, simulator.settings.checks) == before
+
+
+def test_a_block_that_raises_takes_its_settings_back_too():
+    block = simulator.simulate_gpu(seed=3)
+    for _ in range(2):
+        with pytest.raises(KeyError), block:
+            assert simulator.settings.seed == 3
+            raise KeyError
+        assert simulator.settings.seed is None
+
+
+def test_a_block_before_triton_switches_the_simulator_on():
+    program = "import course_lib as cl\nwith cl.simulate_gpu(): import triton\n"
+    assert python(program + WHICH.removeprefix("; "), TRITON_INTERPRET="").startswith("course_lib")
 
 
 def test_nothing_is_mended_where_there_is_a_gpu():

@@ -15,11 +15,12 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+from course_lib.versions import TRITONS
+
 Version = tuple[int, int]
 
-FIRST: Version = (3, 6)
-LAST: Version = (3, 9)
-"""The versions of Triton that the simulator was tried with."""
+FIRST: Version = TRITONS[0]
+LAST: Version = TRITONS[1]
 
 
 @dataclass(frozen=True)
@@ -35,8 +36,9 @@ class Mend:
     def needed(self, version: Version) -> bool:
         """Is it wrong in this version?
 
-        One that is newer than all that are known is taken to be as the last."""
-        return self.first <= min(version, LAST) <= self.last
+        One that is newer than all that are known is taken to be as the last, an older one as the
+        first."""
+        return self.first <= max(FIRST, min(version, LAST)) <= self.last
 
     def __str__(self) -> str:
         versions = f"{self.first[0]}.{self.first[1]} to {self.last[0]}.{self.last[1]}"

@@ -21,11 +21,12 @@ from course_lib.simulator.mends.table import override
 
 SAME_SHAPE = """
     binary_op unary_op cast_impl create_fp_to_fp create_bitcast create_fma create_clampf create_sdiv create_udiv
-    create_idiv create_ashr""".split()
+    create_idiv create_ashr create_umulhi create_erf create_fabs""".split()
 """Operations lane by lane: a lane without a value gives one without a value."""
 
 OTHER_SHAPE = """
-    create_reshape create_trans create_expand_dims create_broadcast create_splat create_join create_cat""".split()
+    create_reshape create_trans create_expand_dims create_broadcast create_splat create_unsplat create_join
+    create_cat create_split""".split()
 """Operations that move lanes: what is known of a lane moves with it."""
 
 MARKS = ("undefined", "wrapped")
@@ -39,7 +40,12 @@ def put_in_place() -> None:
         setattr(Builder, name, watching.spreading("undefined", getattr(Builder, name)))
     for name in OTHER_SHAPE:
         setattr(Builder, name, moving(getattr(Builder, name)))
+    # A number that left int32 is no better in 64 bits.
+    Builder.cast_impl = watching.spreading("wrapped", Builder.cast_impl)
+    decide_by_one_side()
     select_between_lanes()
+    gather_lanes()
+    call_libdevice()
     combine_lanes()
     load_and_store()
     watch_offsets()
@@ -54,20 +60,67 @@ def moving(method: Callable[..., Any]) -> Callable[..., Any]:
         if watching.current is None or handle is None or not handle.attr:
             return result
 
-        known = {mark: handle.attr[mark] for mark in ("region",) if mark in handle.attr}
+        parts = result if isinstance(result, tuple) else (result,)
+        if "region" in handle.attr:
+            for part in parts:
+                part.attr = {**part.attr, "region": handle.attr["region"]}
+
+        # The same move, of the marks: what happened to a lane happens to its mark.
         for mark in MARKS:
-            if mark in handle.attr:
-                flags = [
-                    Handle(np.broadcast_to(x.attr.get(mark, False), x.data.shape), tl.int1)
-                    if isinstance(x, Handle)
-                    else x
-                    for x in arguments
-                ]
-                known[mark] = method(self, *flags).data
-        result.attr = {**result.attr, **known}
+            if not any(mark in x.attr for x in arguments if isinstance(x, Handle)):
+                continue
+            moved_flags = method(self, *(flags_of(x, mark) for x in arguments))
+            moved_flags = moved_flags if isinstance(result, tuple) else (moved_flags,)
+            for part, flags in zip(parts, moved_flags, strict=True):
+                part.attr = {**part.attr, mark: flags.data}
         return result
 
     return moved
+
+
+def flags_of(argument: Any, mark: str) -> Any:
+    """A block's marks as a block; any other argument as it is."""
+    if not isinstance(argument, Handle):
+        return argument
+    return Handle(np.broadcast_to(argument.attr.get(mark, False), argument.data.shape), tl.int1)
+
+
+def marked(result: Any, undefined: Any) -> Any:
+    """The result, with a mark for each lane that has no value (if there is one)."""
+    if np.any(undefined):
+        flags = np.broadcast_to(undefined, result.data.shape)
+        result.attr = {**result.attr, "undefined": flags}
+    return result
+
+
+def undefined_lanes(handle: Any) -> Any:
+    """Which lanes have no value: a block of bools."""
+    return np.broadcast_to(handle.attr.get("undefined", False), handle.data.shape)
+
+
+def decide_by_one_side() -> None:
+    """`(i < n) & flag` is False where `i < n` is, whatever `flag` holds; an `|` is True where one
+    side is. So such a lane has a value, also where the other side has none."""
+    for name, decides in (("create_and", False), ("create_or", True)):
+        setattr(Builder, name, of_two_bools(getattr(Builder, name), decides))
+
+
+def of_two_bools(method: Callable[..., Any], decides: bool) -> Callable[..., Any]:
+    """`and` or `or`. `decides`: the truth of one side that makes the other side's matter not."""
+
+    def computed(self: Any, lhs: Any, rhs: Any) -> Any:
+        result = method(self, lhs, rhs)
+        is_marked = watching.current is not None and "undefined" in result.attr
+        if not is_marked or result.data.dtype != np.bool_:
+            return result
+        is_decided = False
+        for side in (lhs, rhs):
+            is_decided = is_decided | ((side.data == decides) & ~undefined_lanes(side))
+        flags = result.attr["undefined"] & ~is_decided
+        result.attr = {**result.attr, "undefined": np.broadcast_to(flags, result.data.shape)}
+        return result
+
+    return computed
 
 
 def select_between_lanes() -> None:
@@ -97,19 +150,76 @@ def select_between_lanes() -> None:
     Builder.create_select = create_select
 
 
+def gather_lanes() -> None:
+    """A lane of `tl.gather` has no value if the lane that it fetches has none, or its index."""
+    before = Builder.create_gather
+
+    def create_gather(self: Any, src: Any, indices: Any, axis: int) -> Any:
+        result = before(self, src, indices, axis)
+        if watching.current is None or not (unknown(src) or unknown(indices)):
+            return result
+        fetched = np.take_along_axis(undefined_lanes(src), indices.data, axis)
+        return marked(result, fetched | undefined_lanes(indices))
+
+    Builder.create_gather = create_gather
+
+
+def call_libdevice() -> None:
+    """A function of libdevice works lane by lane."""
+    before = Builder.create_extern_elementwise
+
+    def create_extern_elementwise(
+        self: Any, name: str, path: str, symbol: str, arguments: Any, *rest: Any
+    ) -> Any:
+        result = before(self, name, path, symbol, arguments, *rest)
+        if watching.current is None or not any(unknown(x) for x in arguments):
+            return result
+        return marked(result, functools.reduce(np.logical_or, map(undefined_lanes, arguments)))
+
+    Builder.create_extern_elementwise = create_extern_elementwise
+
+
 def combine_lanes() -> None:
     """A sum, a scan or a product that takes in a lane without a value has none itself."""
-    for kind in (interpreter.ReduceOps, interpreter.ScanOps):
-        kind.apply_impl = combining(kind.apply_impl)
-    before = Builder.create_dot
+    reduce, scan = interpreter.ReduceOps, interpreter.ScanOps
+    reduce.apply_impl = combining(reduce.apply_impl, after_reduction)
+    scan.apply_impl = combining(scan.apply_impl, after_scan)
+
+    dot, dot_scaled, histogram = (
+        Builder.create_dot,
+        Builder.create_dot_scaled,
+        Builder.create_histogram,
+    )
 
     def create_dot(self: Any, a: Any, b: Any, d: Any, *rest: Any) -> Any:
-        result = before(self, a, b, d, *rest)
-        if watching.current is not None and any(unknown(x) for x in (a, b, d)):
-            result.attr = {**result.attr, "undefined": np.ones(result.data.shape, bool)}
+        result = dot(self, a, b, d, *rest)
+        if watching.current is None or not any(unknown(x) for x in (a, b, d)):
+            return result
+        rows = undefined_lanes(a).any(-1, keepdims=True)
+        columns = undefined_lanes(b).any(-2, keepdims=True)
+        return marked(result, rows | columns | undefined_lanes(d))
+
+    def create_dot_scaled(self: Any, *operands: Any) -> Any:
+        result = dot_scaled(self, *operands)
+        handles = [x for x in operands if isinstance(x, Handle)]
+        if watching.current is not None and any(unknown(x) for x in handles):
+            result = marked(result, True)
         return result
 
-    Builder.create_dot = create_dot
+    def create_histogram(self: Any, data: Any, bins: int, mask: Any) -> Any:
+        result = histogram(self, data, bins, mask)
+        if watching.current is None or not unknown(data):
+            return result
+        # A lane that the mask leaves out is not counted.
+        counted = undefined_lanes(data) if mask is None else undefined_lanes(data) & mask.data
+        return marked(result, counted.any())
+
+    override(
+        Builder,
+        create_dot=create_dot,
+        create_dot_scaled=create_dot_scaled,
+        create_histogram=create_histogram,
+    )
 
 
 def unknown(handle: Any) -> bool:
@@ -117,22 +227,39 @@ def unknown(handle: Any) -> bool:
     return "undefined" in handle.attr and bool(handle.attr["undefined"].any())
 
 
-def combining(method: Callable[..., Any]) -> Callable[..., Any]:
-    """A reduction or scan: with one undefined lane among its inputs, all lanes of its results are
-    undefined."""
+def combining(method: Callable[..., Any], after: Callable[[Any, Any], Any]) -> Callable[..., Any]:
+    """A reduction or scan, with marks for the lanes of its results. `after` says which of them an
+    undefined lane of the inputs reaches."""
 
     def combined(self: Any, inputs: Any) -> Any:
         results = method(self, inputs)
-        if watching.current is not None and any(unknown(x.handle) for x in inputs):
-            for result in results:
-                flags = np.ones(result.handle.data.shape, bool)
-                result.handle.attr = {**result.handle.attr, "undefined": flags}
+        if watching.current is None or not any(unknown(x.handle) for x in inputs):
+            return results
+        undefined = functools.reduce(np.logical_or, (undefined_lanes(x.handle) for x in inputs))
+        reached = after(self, undefined)
+        for result in results:
+            marked(result.handle, reached.reshape(result.handle.data.shape))
         return results
 
     return combined
 
 
+def after_reduction(reduction: Any, undefined: Any) -> Any:
+    """A row with an undefined lane has an undefined result; other rows keep theirs."""
+    return np.any(undefined, reduction.axis)
+
+
+def after_scan(scan: Any, undefined: Any) -> Any:
+    """What comes behind an undefined lane in its row is undefined."""
+    axis = scan.axis
+    if scan.reverse:
+        return np.flip(np.logical_or.accumulate(np.flip(undefined, axis), axis), axis)
+    return np.logical_or.accumulate(undefined, axis)
+
+
 def load_and_store() -> None:
+    for kind in (interpreter.BlockPointerHandle, interpreter.TensorDescHandle):
+        kind.materialize_pointers = into_its_tensor(kind.materialize_pointers)
     load, store, change = (
         Builder.create_masked_load,
         Builder.create_masked_store,
@@ -165,9 +292,11 @@ def load_and_store() -> None:
 
     def create_atomic_rmw(self: Any, op: Any, ptr: Any, val: Any, mask: Any, *rest: Any) -> Any:
         watch = watching.current
-        if watch is not None:
-            mask = watch.access("atomic", ptr, mask, val)
-        return change(self, op, ptr, val, mask, *rest)
+        if watch is None:
+            return change(self, op, ptr, val, mask, *rest)
+        # What was there before is known of the lanes that changed something.
+        result = change(self, op, ptr, val, watch.access("atomic", ptr, mask, val), *rest)
+        return marked(result, ~np.broadcast_to(np.asarray(mask.data, bool), result.data.shape))
 
     def create_atomic_cas(self: Any, ptr: Any, cmp: Any, val: Any, *rest: Any) -> Any:
         watch = watching.current
@@ -182,6 +311,19 @@ def load_and_store() -> None:
         create_atomic_rmw=create_atomic_rmw,
         create_atomic_cas=create_atomic_cas,
     )
+
+
+def into_its_tensor(method: Callable[..., Any]) -> Callable[..., Any]:
+    """The pointers of a block pointer or descriptor lead into the tensor of its base."""
+
+    def materialized(self: Any, *arguments: Any) -> Any:
+        pointers, mask = method(self, *arguments)
+        region = self.base.attr.get("region")
+        if region is not None:
+            pointers.attr = {**pointers.attr, "region": region}
+        return pointers, mask
+
+    return materialized
 
 
 def watch_offsets() -> None:
