@@ -15,13 +15,12 @@ from __future__ import annotations
 
 import contextlib
 import copy
-import io
 import itertools
 import logging
 import re
 import time
 import warnings
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -35,13 +34,16 @@ from course_lib.pipeline import Pipeline, needs_grad
 from course_lib.viz.kit.arguments import a_function
 from course_lib.viz.kit.style import Picture, escape, human_bytes, human_seconds
 from course_lib.viz.kit.tables import columns, html_table
+from course_lib.viz.mirror.timing import interleaved
 from course_lib.viz.pictures.codegen.kernel_origins import kernels_of
 from course_lib.viz.recording import Recording
 from course_lib.viz.report.compile_tree import compiles_of
 
 SAME = "as eager"
+"""How a result compares that does not differ."""
 NOT_AVAILABLE = "not available"
 Wrap = Callable[[Any], Any]
+"""What compiles a function: `compile`, `torch.compile`; or gives it back, for eager."""
 
 
 @dataclass
@@ -117,6 +119,7 @@ def itself(function: Any) -> Any:
 
 def verdict(got: Any, wanted: Any) -> str:
     """`SAME`, or how a result differs from eager's."""
+    # (Of results with unequal numbers of leaves, `None` stands beside what the other has more.)
     for our_leaf, eager_leaf in itertools.zip_longest(
         pytree.tree_leaves(got), pytree.tree_leaves(wanted)
     ):
@@ -166,9 +169,9 @@ class Half:
             answer = f"{SAME} (largest difference {self.difference:.1e})"
         return [
             NOT_AVAILABLE if self.kernels is None else str(len(self.kernels)),
-            known(self.bytes, human_bytes),
-            known(self.compile_seconds, human_seconds),
-            known(self.run_seconds, human_seconds),
+            if_known(self.bytes, human_bytes),
+            if_known(self.compile_seconds, human_seconds),
+            if_known(self.run_seconds, human_seconds),
             answer,
         ]
 
@@ -180,7 +183,8 @@ class Half:
         return self.kernels or ["none"]
 
 
-def known(number: float | None, in_words: Callable[[float], str]) -> str:
+def if_known(number: float | None, in_words: Callable[[float], str]) -> str:
+    """A number in words, or that it is not available."""
     if number is None:
         return NOT_AVAILABLE
     return in_words(number)
@@ -216,10 +220,11 @@ class Halves:
         pairs = list(itertools.zip_longest(*(side.listed for side in sides), fillvalue=""))
 
         code = [tuple(f"<code>{escape(kernel)}</code>" for kernel in pair) for pair in pairs]
-        body = html_table(rows, header)
+        body = f'<div class="cl-scroll">{html_table(rows, header)}'
         body += f"<p>Eager takes {human_seconds(self.eager_seconds)} for one call.</p>"
-        body += html_table(code, kernels_header)
+        body += f"{html_table(code, kernels_header)}</div>"
 
+        # Kernels and bytes; times differ from run to run.
         stable_rows = [row for row in rows if row[0] in ROWS[:2]]
         stable_rows.append(("result", *(side.answer for side in sides)))
         text = f"{columns(stable_rows, header)}\n\n{columns(pairs, kernels_header)}"
@@ -231,7 +236,7 @@ class Halves:
             kernels_in_words.append(f"{side.name} {kernels}, {bytes_moved}")
         alt = f"Kernels of both compilers, {kind}: {'; '.join(kernels_in_words)}."
         caption = f"The same call ({kind}) in both compilers: each line is a kernel or library call, in the order in which it runs."
-        return Picture(f'<div class="cl-scroll">{body}</div>', caption, alt, text, ("mirror",))
+        return Picture(body, caption, alt, text, sheets=("mirror",))
 
     def __repr__(self) -> str:
         return self.picture.text
@@ -258,7 +263,8 @@ def halves(trial: Trial) -> Halves:
 
 def our_half(trial: Trial, expected: Any, calls: dict[str, Callable[[], Any]]) -> Half:
     """Our kernels, from the events; the call that is ready to be timed is put into `calls`."""
-    half, recording = Half("course_lib"), Recording()
+    half = Half("course_lib")
+    recording = Recording()
     with events.listener(recording.note):
         first_call(half, trial, compile, expected, calls)
 
@@ -312,13 +318,17 @@ def counting_bytes(log: logging.Logger) -> Iterator[None]:
     """TorchInductor counts bytes only for those who read this log.
 
     They are read here, and nothing is printed."""
-    level, propagate, handlers = log.level, log.propagate, log.handlers
-    log.propagate, log.handlers = False, [logging.NullHandler()]
+    level = log.level
+    propagate = log.propagate
+    handlers = log.handlers
+    log.propagate = False
+    log.handlers = [logging.NullHandler()]
     log.setLevel(logging.INFO)
     try:
         yield
     finally:
-        log.propagate, log.handlers = propagate, handlers
+        log.propagate = propagate
+        log.handlers = handlers
         log.setLevel(level)
 
 
@@ -344,53 +354,10 @@ def first_call(
 def kernels_in(source: str) -> list[str]:
     """The kernels and library calls in code that TorchInductor generated, in the order in which
     they run."""
+    # They are called in `call`, which ends before the line that makes a runner of it.
     start = max(source.find("def call("), 0)
     call = source[start:].partition("\nrunner = ")[0]
     return THEIR_KERNEL.findall(call)
-
-
-# ---- timing --------------------------------------------------------------------------------------
-
-
-def interleaved(
-    calls: Mapping[Any, Callable[[], Any]], rounds: int = 7, seconds: float = 0.003
-) -> dict[Any, float]:
-    """Seconds for one call of each: the median of rounds in which all take turns.
-
-    (Lesson 13 measures with more care.)"""
-    took: dict[Any, list[float]] = {name: [] for name in calls}
-    with silent():
-        times = {name: how_often(call, seconds) for name, call in calls.items()}
-        for _ in range(rounds):
-            for name, call in calls.items():
-                took[name].append(seconds_for(call, times[name]) / times[name])
-    return {name: sorted(found)[rounds // 2] for name, found in took.items()}
-
-
-def how_often(call: Callable[[], Any], seconds: float) -> int:
-    """How many calls take about so many seconds; at least one."""
-    call()
-    return max(1, int(seconds / max(seconds_for(call, 1), 1e-7)))
-
-
-def seconds_for(call: Callable[[], Any], times: int) -> float:
-    start = time.perf_counter()
-    for _ in range(times):
-        call()
-    return time.perf_counter() - start
-
-
-@contextlib.contextmanager
-def silent() -> Iterator[None]:
-    """What is called many times over only to be timed prints nothing, and warns of nothing."""
-    disabled = logging.root.manager.disable
-    logging.disable(logging.WARNING)
-    try:
-        with contextlib.redirect_stdout(io.StringIO()), warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            yield
-    finally:
-        logging.disable(disabled)
 
 
 # ---- the halves, exchanged -----------------------------------------------------------------------
@@ -407,6 +374,7 @@ def course(gm: torch.fx.GraphModule, example_inputs: list[torch.Tensor]) -> Call
     if gm.graph.find_nodes(op="call_method", target="item"):
         return fall_back(gm, "the graph reads a number out of a tensor")
 
+    # Our back half looks for values under the name that FX uses.
     for node in gm.graph.nodes:
         if "example_value" in node.meta:
             node.meta.setdefault("val", node.meta["example_value"])
@@ -414,10 +382,12 @@ def course(gm: torch.fx.GraphModule, example_inputs: list[torch.Tensor]) -> Call
 
 
 def ours_then_theirs(function: Any) -> Any:
+    """Our capture, and TorchInductor behind it."""
     return compile(function, backend="torch_inductor")
 
 
 def theirs_then_ours(function: Any) -> Any:
+    """TorchDynamo, and our back half behind it."""
     return torch.compile(function, backend=course)
 
 
@@ -448,7 +418,7 @@ class Ablation:
         lines = [(*who, answer) for who, answer in self.answers.items()]
         answers_in_words = [f"{front} with {back}: {answer}" for front, back, answer in lines]
 
-        body = f'<div class="cl-scroll">{html_table(rows, header, [2, 3])}</div>'
+        body = f'<div class="cl-scroll">{html_table(rows, header, numbers=[2, 3])}</div>'
         caption = "Capture and back half of both compilers in all four combinations: what differs between two lines is one half's."
         alt = f"Four combinations of capture and back half: {'; '.join(answers_in_words)}."
         text = columns(lines, (*header[:2], header[-1]))
@@ -476,7 +446,8 @@ def ablation(
     which half a difference comes from: {ours, TorchDynamo} × {ours, TorchInductor}. Resets
     `torch._dynamo` before and after."""
     a_function(function, "ablation")
-    trial, result = Trial(function, args, kwargs, train), Ablation()
+    trial = Trial(function, args, kwargs, train)
+    result = Ablation()
     expected = trial.run(itself)
 
     calls: dict[Any, Callable[[], Any]] = {"eager": trial.prepare(itself)}
@@ -484,7 +455,7 @@ def ablation(
         torch._dynamo.reset()
         half = Half(" with ".join(combination))
 
-        # a combination that raises has no time, and no call to be timed later
+        # A combination that raises has no time, and no call to be timed later.
         made: dict[str, Callable[[], Any]] = {}
         first_call(half, trial, wrap, expected, made)
 

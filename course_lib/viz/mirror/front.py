@@ -70,6 +70,7 @@ class Side:
 
     @property
     def operations(self) -> list[str]:
+        """The operations of all its graphs, in order."""
         nodes = [node for graph in self.graphs for node in graph.nodes]
         return [node.operation for node in nodes if node.operation != "output"]
 
@@ -152,7 +153,7 @@ class Mirror:
         graphs = [f"{side.name}: {plural(len(side.graphs), 'graph')}" for side in self.sides]
         alt = f"{'; '.join(graphs)}. {' '.join(sentences)}"
         html = f'<div class="cl-scroll">{"".join(body)}</div>'
-        return Picture(html, CAPTION, alt, "\n\n".join(text), ("mirror",))
+        return Picture(html, CAPTION, alt, "\n\n".join(text), sheets=("mirror",))
 
     def __repr__(self) -> str:
         return self.picture.text
@@ -227,7 +228,9 @@ def breaks_told(side: Side, other: Side) -> list[str]:
 
 
 def more_operations(side: Side, other: Side) -> list[str]:
-    """Operations of which `side` has more, each once. None if the other has no operation at all."""
+    """Operations of which `side` has more, each once.
+
+    (Nothing is told if the other has no operation at all: the graphs side by side show that.)"""
     ours, theirs = Counter(side.operations), Counter(other.operations)
     if not theirs:
         return []
@@ -279,6 +282,7 @@ def pair_up(ours: Listing, theirs: Listing) -> list[Row]:
         text = f"placeholder    {name}"
         rows.append(Row(text if name in ours.inputs else "", text if name in theirs.inputs else ""))
 
+    # Between two pairs stand the nodes that have no partner.
     i = j = 0
     for i_same, j_same in alignment(ours.nodes, theirs.nodes):
         rows += unpaired(ours.nodes[i:i_same], theirs.nodes[j:j_same])
@@ -296,7 +300,12 @@ def likeness(one: Node, two: Node) -> int:
     """0 for different operations; more if the inputs are the same, too."""
     if one.operation != two.operation:
         return 0
-    return 1000 + (one.without_names == two.without_names)
+    # One more pair counts more than equal inputs in all the others.
+    return PAIR + (one.without_names == two.without_names)
+
+
+PAIR = 1000
+"""What a pair of one operation counts."""
 
 
 def alignment(ours: Sequence[Node], theirs: Sequence[Node]) -> list[tuple[int, int]]:
@@ -361,7 +370,9 @@ def compare(side: Side, trial: Trial, expected: Any, wrap: Callable[[Any], Any])
 
 def our_side(trial: Trial, expected: Any) -> Side:
     """The call through our capture."""
-    side, recording = Side("course_lib"), Recording()
+    side = Side("course_lib")
+    recording = Recording()
+    # (Not `note`, which keeps what reports need and moves breaks to the line of a call.)
     with events.listener(recording.events.append):
         compare(side, trial, expected, lambda f: compile(f, backend="eager"))
 
@@ -380,6 +391,8 @@ def their_side(trial: Trial, expected: Any) -> Side:
     side = Side("torch.compile")
 
     def keep(gm: fx.GraphModule, example_inputs: list[Any]) -> Callable[..., Any]:
+        """The backend: it keeps the graph, and runs it as it is."""
+
         def source(node: fx.Node) -> str:
             return as_ours(dynamo_source(node), trial.function)
 
@@ -387,6 +400,8 @@ def their_side(trial: Trial, expected: Any) -> Side:
         return gm.forward
 
     def count(guards: Any) -> list[bool]:
+        """The filter: it counts, and keeps every guard. (Older versions of torch do not tell what
+        kind they are.)"""
         side.guards += len(guards)
         for guard in guards:
             if hasattr(guard, "guard_type"):

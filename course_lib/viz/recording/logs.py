@@ -25,6 +25,7 @@ from course_lib.scheduling import No
 from course_lib.viz.kit.user_lines import MovedToCall, as_written
 
 Say = Callable[[Any], str]
+"""What a log says about an event; "" for nothing."""
 
 
 @dataclass(frozen=True)
@@ -126,7 +127,8 @@ def kept_apart(event: events.Scheduled) -> str:
         if isinstance(answer, No) and answer.lost:
             lost.append((answer.lost, str(decision)))
     if lost:
-        return f"most bytes go through memory here: {max(lost)[1]}"
+        _, dearest = max(lost)
+        return f"most bytes go through memory here: {dearest}"
     return ""
 
 
@@ -194,6 +196,7 @@ LOGS: dict[str, Log] = {
 CELL = re.compile(r"/\S*ipykernel_\d+/\d+\.py")
 """The file that a notebook's cell pretends to be."""
 _listening = contextlib.ExitStack()
+"""While logs are set: closed, it ends the listening of the `Speaker`."""
 
 
 class Speaker:
@@ -202,6 +205,7 @@ class Speaker:
     def __init__(self, names: Iterable[str]) -> None:
         self.names = list(names)
         self.moved_to_call = MovedToCall()
+        # "name: " of the frame that is being compiled, for logs that do not say it themselves
         self.frame = ""
 
     def __call__(self, event: events.Event) -> None:
@@ -221,6 +225,7 @@ class Speaker:
         """A line, with what belongs to it indented."""
         if not said:
             return
+        # (A cell's file has another name in each run.)
         said = CELL.sub("this notebook", said.replace("\n", "\n    "))
         frame = "" if LOGS[name].names_itself else self.frame
         print(f"[{name}] {frame}{said}", file=sys.stderr)

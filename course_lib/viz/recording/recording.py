@@ -49,7 +49,9 @@ class Count:
         self.first = first
         self.times = 0
         # Seconds: of all times together, of the shortest and of the longest
-        self.total, self.least, self.most = 0.0, math.inf, 0.0
+        self.total = 0.0
+        self.least = math.inf
+        self.most = 0.0
         # Number of a bin → how many durations are in it. Bin `n` is about 2 ** (n / FINENESS) s.
         self.bins: dict[int, int] = {}
 
@@ -57,7 +59,8 @@ class Count:
         """It happened once more. `seconds`: how long it took; 0 if nobody measured it."""
         self.times += 1
         self.total += seconds
-        self.least, self.most = min(self.least, seconds), max(self.most, seconds)
+        self.least = min(self.least, seconds)
+        self.most = max(self.most, seconds)
 
         # No logarithm of 0: what took less than a nanosecond counts as one.
         bin_number = round(FINENESS * math.log2(max(seconds, 1e-9)))
@@ -91,7 +94,8 @@ class Recording:
         # `repeat_key` → how often such an event came
         self.counts: dict[Hashable, Count] = {}
 
-        # For each `FrameSeen`, by its `id`: the code objects that were running, innermost first
+        # For each `FrameSeen`, by its `id` (`events` keeps it alive): the code objects that were
+        # running, innermost first
         self.callers: dict[int, tuple[Any, ...]] = {}
         # By the same `id`: the line of the program that called the frame, if it is known
         self.called_at: dict[int, Any] = {}
@@ -134,7 +138,7 @@ class Recording:
         The events of such a call are the last ones: `FrameSeen`, a `GuardFailed` for each guard
         that failed, and `last`. They stay if a guard is among them that had never failed before.
         """
-        # Walk back over the guards that failed, to the frame.
+        # Walk back from the event before `last`, over the guards that failed, to the frame.
         start = len(self.events) - 2
         while start >= 0 and isinstance(self.events[start], GuardFailed):
             start -= 1
@@ -215,7 +219,8 @@ def repeat_key(event: Event) -> Hashable | None:
 
 
 def plain(why: str) -> str:
-    """Why a call ran in eager, without what differs from call to call."""
+    """Why a call ran in eager, without what differs from call to call, which stands behind a
+    semicolon."""
     return why.partition(";")[0]
 
 

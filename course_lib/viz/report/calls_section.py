@@ -22,12 +22,13 @@ from course_lib.viz.recording import WHOLE, Count, Recording
 from course_lib.viz.report.compiles import Compile
 
 MOST_ROWS = 24
+"""So many rows are seen at once; the others unfold."""
 HEADER = ("what", "of", "calls", "least", "median", "most", "in all")
 Row = tuple[float, tuple[str, ...]]
 """Seconds in all, by which rows are sorted, and the cells."""
 Owners = dict[int, tuple[Compile, str]]
-"""By the `id` of a compiled program: the compile that made it, and its part: 'inference', 'forward'
-or 'backward'."""
+"""By the `id` of a compiled program (its compile keeps it alive): the compile that made it, and its
+part: 'inference', 'forward' or 'backward'."""
 
 
 def calls_html(recording: Recording, compiles: list[Compile]) -> str:

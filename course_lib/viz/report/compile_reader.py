@@ -62,6 +62,7 @@ class Reader:
                     self.open.problems.append(as_written(event.problem))
             case events.StageTimed(stage="capture" | "guards") if self.open:
                 self.end_own_stage(self.open, event, at)
+            # These two come when the compile is at its end.
             case events.Recompiled() if self.compiles:
                 self.compiles[-1].entries = event.entries
             case events.FellBack() if self.compiles and event.what == self.compiles[-1].name:
@@ -185,6 +186,7 @@ class Reader:
             return
 
         owner = self.latest_that_captured(names_of(build.captured))
+        # None of ours captured it: another compiler did.
         if owner is None:
             owner = Compile(len(self.compiles) + 1, FOREIGN, build.first_line)
             self.compiles.append(owner)
@@ -227,5 +229,6 @@ def name_of_head(code: Any) -> str:
     at_break = heads.get(frames.number(code))
     if at_break:
         return at_break.name
+    # A head of a whole frame, without a break, is known by its file.
     head = HEAD.fullmatch(code.co_filename)
     return head[1] if head else ""

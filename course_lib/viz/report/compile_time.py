@@ -20,9 +20,17 @@ from course_lib.viz.report.compiles import by_stage
 
 COLOUR = {timer: room.name for room in ROOMS for timer in room.timers} | {"build": "codegen"}
 """Stage as it is timed → the stage of the visual language."""
-WIDE, ROW, LEAST = 760.0, 27.0, 0.004
-"""px: width and height of a row. What takes less than the share `LEAST` of the whole is drawn in
-one box with the like of it."""
+WIDE, ROW = 760.0, 27.0
+"""px: width and height of a row."""
+LEAST = 0.004
+"""The functions that take less than this share of the whole are drawn as one."""
+BASE_LINE = 18
+"""px: from the top of a row to the base line of its text."""
+LEGEND_LINE, SIGN, ENTRY_GAP = 20, 18, 16
+"""px: the height of a line of the legend, from the box of a stage to its text, and what stays free
+behind that."""
+TOLD = 8
+"""So many functions are named in the alternative text."""
 
 
 @dataclass
@@ -49,10 +57,8 @@ def bars_of(recording: Recording) -> list[Bar]:
 
 def small_together(bars: list[Bar], least: float) -> list[Bar]:
     """The bars, those under `least` seconds put into one."""
-    large, small = (
-        [bar for bar in bars if bar.seconds >= least],
-        [bar for bar in bars if bar.seconds < least],
-    )
+    large = [bar for bar in bars if bar.seconds >= least]
+    small = [bar for bar in bars if bar.seconds < least]
     if len(small) < 2:
         return bars
     return [*large, Bar(f"{len(small)} others", by_stage(bar.stages for bar in small))]
@@ -70,11 +76,12 @@ def compile_time(recording: Recording) -> Picture:
     stages = by_stage(bar.stages for bar in bars)
     # Functions too narrow to see are one bar
     shown = small_together(bars, LEAST * total)
-    svg = Svg(WIDE + 4, 3 * ROW + 34 + 20 * len(legend_lines(stages, total)))
+    # A row for the whole, one for the functions, one for their stages; then the legend
+    svg = Svg(WIDE + 4, 3 * ROW + 34 + LEGEND_LINE * len(legend_lines(stages, total)))
     svg.box(1, 1, WIDE, ROW - 3, "runtime", radius=3)
     svg.text(
         9,
-        18,
+        BASE_LINE,
         f"compiling {plural(len(bars), 'function')}: {human_seconds(total)}",
         SMALL,
         bold=True,
@@ -90,7 +97,7 @@ def compile_time(recording: Recording) -> Picture:
     most = max(stages, key=lambda stage: stages[stage])
     alt = (
         f"Compile time {human_seconds(total)}: "
-        + "; ".join(f"{bar.name} {share(bar.seconds)}" for bar in shown[:8])
+        + "; ".join(f"{bar.name} {share(bar.seconds)}" for bar in shown[:TOLD])
         + "."
     )
     caption = f"Widths are seconds: functions, and below each its stages. Most of it, {share(stages[most])}, is '{most}'."
@@ -100,9 +107,10 @@ def compile_time(recording: Recording) -> Picture:
 
 def draw_bar(svg: Svg, bar: Bar, x: float, scale: float) -> float:
     """A function and its stages; the right end comes back."""
-    wide, tip = bar.seconds * scale, f"{bar.name}: {human_seconds(bar.seconds)}"
+    wide = bar.seconds * scale
+    tip = f"{bar.name}: {human_seconds(bar.seconds)}"
     svg.box(x, ROW + 1, wide, ROW - 3, "capture", radius=3, strength=0.1, line=1, tip=tip)
-    label(svg, f"{bar.name} {human_seconds(bar.seconds)}", x, ROW + 18, wide, tip)
+    label(svg, f"{bar.name} {human_seconds(bar.seconds)}", x, ROW + BASE_LINE, wide, tip)
     at = x
     for stage, duration in bar.stages.items():
         tip = f"{bar.name}, {stage}: {human_seconds(duration)}"
@@ -117,7 +125,7 @@ def draw_bar(svg: Svg, bar: Bar, x: float, scale: float) -> float:
             line=1,
             tip=tip,
         )
-        label(svg, stage, at, 2 * ROW + 18, duration * scale, tip)
+        label(svg, stage, at, 2 * ROW + BASE_LINE, duration * scale, tip)
         at += duration * scale
     return x + wide
 
@@ -134,7 +142,7 @@ def legend_lines(stages: dict[str, float], total: float) -> list[list[tuple[str,
     room = WIDE
     for stage, duration in stages.items():
         entry = f"{stage} {human_seconds(duration)} ({100 * duration / total:.0f} %)"
-        need = 34 + text_width(entry, SMALL)
+        need = SIGN + text_width(entry, SMALL) + ENTRY_GAP
         if need > room and lines[-1]:
             lines.append([])
             room = WIDE
@@ -144,10 +152,11 @@ def legend_lines(stages: dict[str, float], total: float) -> list[list[tuple[str,
 
 
 def draw_legend(svg: Svg, stages: dict[str, float], total: float, y: float) -> None:
+    """A box in each stage's colour, and its seconds. `y`: the base line of the first line."""
     for line in legend_lines(stages, total):
         x = 1.0
         for stage, entry in line:
             svg.box(x, y - 10, 12, 12, COLOUR.get(stage, "runtime"), radius=2, strength=0.4, line=1)
-            svg.text(x + 18, y, entry, SMALL)
-            x += 34 + text_width(entry, SMALL)
-        y += 20
+            svg.text(x + SIGN, y, entry, SMALL)
+            x += SIGN + text_width(entry, SMALL) + ENTRY_GAP
+        y += LEGEND_LINE

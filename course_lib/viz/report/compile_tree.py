@@ -142,6 +142,7 @@ class Key(NamedTuple):
 
 
 def key_of(compile: Compile) -> Key:
+    """Two compiles with the same key are of one function."""
     if compile.code is not None:
         return Key(frames.number(compile.code), compile.given)
     return Key(compile.name, compile.where if compile.name == FOREIGN else "")

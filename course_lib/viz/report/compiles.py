@@ -24,7 +24,9 @@ FOREIGN = "a graph that another compiler captured"
 
 @dataclass
 class Program:
-    """One ATen graph on its way to kernels. `part`: 'inference', 'forward' or 'backward'."""
+    """One ATen graph on its way to kernels; what is None was not made.
+
+    part: 'inference', 'forward' or 'backward'. measured: the `Autotuned` events of its kernels."""
 
     part: str
     aten: Any
@@ -50,6 +52,7 @@ class Build:
     partition: Any = None
     programs: list[Program] = field(default_factory=list)
     fell_back: str = ""
+    """Why it runs operation by operation, if it does."""
     no_cuda_graph: str = ""
     """Why its kernels are started one by one, though a CUDA graph was asked for."""
     sizes: Any = None
@@ -92,6 +95,7 @@ class Build:
 
 
 def names_of(graph: Any) -> tuple[str, ...]:
+    """The names of a graph's nodes, by which a graph and its copies are known; () of None."""
     if graph is not None:
         return tuple(node.name for node in graph.nodes)
     return ()
@@ -119,10 +123,13 @@ class Compile:
     failures: list[Any] = field(default_factory=list)
     """For each entry that was there, the `GuardFailed` that kept it from being used."""
     result: Any = None
+    """The `CaptureResult`; None if no graph was captured."""
     problems: list[Any] = field(default_factory=list)
+    """The `Unsupported`s that broke the graph."""
     builds: list[Build] = field(default_factory=list)
     own_seconds: dict[str, float] = field(default_factory=dict)
     entries: int = 1
+    """How many entries the code has had by then."""
     in_eager: str = ""
     """Why calls run in eager after all: the recompile limit, or a guard that does not hold for the
     call it was made from."""

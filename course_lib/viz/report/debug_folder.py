@@ -43,11 +43,16 @@ class DebugFolder:
 
     def __init__(self, diagram: bool) -> None:
         self.diagram = diagram
+        # The captured graph as Python (`compile_traced` sets it)
         self.captured = ""
+        # The folder of this run, made when the first program is; and that of the program which is
+        # being compiled: None before the first, and where nothing can be written
         self.root: Path | None = None
         self.here: Path | None = None
+        # What the last events told, for files that need it later
         self.loops: Any = None
         self.schedule: Any = None
+        # Numbers for the folders of programs
         self.numbers = itertools.count()
 
     def start(self) -> Path:
@@ -55,6 +60,7 @@ class DebugFolder:
         if self.root is None:
             base = Path(os.environ.get(FOLDER) or "course_debug")
             stamp = f"run_{time.strftime('%Y_%m_%d_%H_%M_%S')}_{os.getpid()}"
+            # A second backend of this process may begin in the same second: its folder is `…_1`.
             candidates = (base / f"{stamp}{f'_{n}' if n else ''}" for n in itertools.count())
             self.root = next(path for path in candidates if not path.exists()).absolute()
             print(f"course_lib: each stage is written to {self.root}", file=sys.stderr)
@@ -84,6 +90,7 @@ class DebugFolder:
             self.here = None
 
     def hear(self, event: events.Event) -> None:
+        """Write what an event tells. `AtenTraced` is the first of a program."""
         match event:
             case events.AtenTraced(graph):
                 self.here = self.start()

@@ -30,16 +30,33 @@ from course_lib.viz.report.lines import (
     where,
 )
 
-FINDINGS = 8
+MOST_FINDINGS = 8
 """So many findings stand at the top; the tables below have all."""
 MANY_SIZES = 4
 """A graph with symbolic sizes that was built for so many sets of them is worth a word."""
 OTHER_GUARDS = 4
 """So many other guards that failed are listed."""
-THEIRS = (
+NOT_REPORTED = (
     "What torch.compile itself captured, where it broke and what it guards, is not in this report: "
     '<code>TORCH_LOGS="graph_breaks,recompiles"</code> tells.'
 )
+"""For a run in which torch captured some graphs, and we compiled them
+(`torch.compile(f, backend="course")`)."""
+
+# Weights of findings: the greater, the further up in the report. Those of functions that were
+# compiled again lie between: 20, and one more for each percent of all compile time that they took.
+ERROR = 200
+"""A graph break that raised: the program did not run."""
+CALLS_IN_EAGER = 105
+"""The recompile limit was reached: calls run in eager, or raise."""
+BROKE_OFTEN, BROKE_ONCE = 100, 60
+"""A line that ended a graph several times (and one more for each time), and a line that did
+once."""
+LEFT_TO_EAGER = 40
+"""A graph or a function that runs in eager after all."""
+BEHIND_ANOTHER, UNKNOWN_LINE = 15, 10
+"""A break within a library behind one in the program, and a break at an unknown line: nothing can
+be done there, or nobody knows where."""
 
 
 @dataclass
@@ -71,26 +88,29 @@ def findings(compiles: list[Compile]) -> list[Finding]:
 def findings_html(compiles: list[Compile]) -> str:
     """The first findings as cards, and how many there are beside them."""
     all_findings = findings(compiles)
-    is_foreign = any(compile.name == FOREIGN for compile in compiles)
-    theirs = f"<p>{THEIRS}</p>" if is_foreign else ""
+    # Of a graph that torch captured nobody here knows whether it broke, or was captured twice: then
+    # less is said, and where that can be seen.
+    some_by_torch = any(compile.name == FOREIGN for compile in compiles)
+    not_reported = f"<p>{NOT_REPORTED}</p>" if some_by_torch else ""
     if not all_findings:
         nothing = "No graph broke, nothing was compiled twice, and nothing fell back to eager"
-        if is_foreign:
+        if some_by_torch:
             nothing = "Nothing fell back to eager"
-        return f"<p>{nothing}.</p>{theirs}"
+        return f"<p>{nothing}.</p>{not_reported}"
 
     cards = ""
-    for finding in all_findings[:FINDINGS]:
+    for finding in all_findings[:MOST_FINDINGS]:
         link = f'<a href="#{finding.target}">{escape(finding.title)}</a>'
         cards += f'<div class="cl-card"><h3>{finding.mark} {link}</h3>{finding.body}</div>'
 
-    left = len(all_findings) - FINDINGS
+    left = len(all_findings) - MOST_FINDINGS
     if left > 0:
         cards += f"<p>{left} more {'is' if left == 1 else 'are'} in the tables below.</p>"
-    return cards + theirs
+    return cards + not_reported
 
 
 def what_to_do(said: str) -> str:
+    """A paragraph with an advice; '' if there is none."""
     if said:
         return f"<p><b>What to do:</b> {escape(said)}.</p>"
     return ""
@@ -130,12 +150,12 @@ def weight_of(first: Break, met: list[Break], raised: bool) -> float:
 
     A break of a library weighs little if what called it broke first."""
     if not first.problem.location:
-        return 10
+        return UNKNOWN_LINE
     if first.compile.behind and not is_own(first.problem.location):
-        return 15
+        return BEHIND_ANOTHER
     if raised:
-        return 200
-    return 100 + len(met) if len(met) > 1 else 60
+        return ERROR
+    return BROKE_OFTEN + len(met) if len(met) > 1 else BROKE_ONCE
 
 
 # ---- functions that are compiled again and again -------------------------------------------------
@@ -158,7 +178,7 @@ def recompiled(compiles: list[Compile]) -> Iterator[Finding]:
     with_failures = (compile for compile in compiles if compile.failures)
     for name, compiles_of_name in by(with_failures, lambda compile: compile.title).items():
         kinds = failures_by_kind(compiles_of_name)
-        last = kinds[0][-1]
+        last = kinds[0][-1]  # of the kind that failed most often
 
         body = failed_most_html(kinds, len(compiles_of_name)) + others_html(kinds[1:])
         for why in dict.fromkeys(compile.why_by_itself for compile in compiles_of_name):
@@ -167,6 +187,7 @@ def recompiled(compiles: list[Compile]) -> Iterator[Finding]:
         is_resumed = ", from line " in name
         body += what_to_do(advice(last.failure, is_resumed))
 
+        # (If nothing was timed, the number of recompiles has to do.)
         recompiles = sum(compile.is_recompile for compile in compiles_of_name)
         weight: float = 10 * recompiles
         if total_seconds:
@@ -175,7 +196,7 @@ def recompiled(compiles: list[Compile]) -> Iterator[Finding]:
                 + 100 * sum(compile.total_seconds for compile in compiles_of_name) / total_seconds
             )
         if any(compile.in_eager or compile.at_limit for compile in compiles_of_name):
-            weight = max(weight, 105)
+            weight = max(weight, CALLS_IN_EAGER)
         yield Finding(
             "◆",
             recompiled_title(name, compiles_of_name),
@@ -274,6 +295,7 @@ def made_anew(compiles: list[Compile]) -> Iterator[Finding]:
 
 
 def compiled_as_new(same: list[Compile]) -> Finding:
+    """The same code was given to `compile` several times. It weighs ten for each time."""
     title = f"{same[0].title} was compiled {len(same)} times as something new"
     body = "<p>What is compiled belongs to what one call of <code>compile()</code> gave: each of these had its own.</p>"
     body += what_to_do(
@@ -283,6 +305,8 @@ def compiled_as_new(same: list[Compile]) -> Finding:
 
 
 def planned_for_many_sizes(compile: Compile) -> Finding:
+    """A graph with symbolic sizes, for which the back half ran for each set of sizes. It weighs ten
+    for each."""
     builds = compile.builds
     time_text = human_seconds(sum(sum(build.seconds.values()) for build in builds))
     title = f"{compile.title} was planned anew for {len(builds)} sets of sizes or numbers"
@@ -301,7 +325,8 @@ def left_to_eager(compiles: list[Compile]) -> Iterator[Finding]:
 
         for why, what in whys.items():
             title = f"{compile.title} {what}"
-            yield Finding("↩", title, f"<p>{escape(why)}</p>", f"c{compile.number}", 40)
+            target = f"c{compile.number}"
+            yield Finding("↩", title, f"<p>{escape(why)}</p>", target, LEFT_TO_EAGER)
 
 
 # ---- what to do about a guard that fails ---------------------------------------------------------
@@ -341,6 +366,7 @@ def advice(failure: Any, resumed: bool = False) -> str:
     if guard.kind == "state":
         return ANOTHER_SETTING
 
+    # 'x.stride(0)' → 'stride'
     what = what_failed(failure)
     part = re.sub(r"\(\d+\)|\[\d+\]", "", what.rpartition(".")[2])
     if part in OTHER_PARTS:

@@ -17,6 +17,7 @@ from course_lib.viz.report.compiles import Compile
 from course_lib.viz.report.tree_section import split
 
 RAISED = "With <code>fullgraph=True</code> this is an error: the function did not run."
+"""For a graph break that the program got as an error; HTML."""
 
 
 def where(location: Any) -> str:
@@ -50,6 +51,7 @@ class Break:
 
 
 def breaks_of(compiles: list[Compile]) -> list[Break]:
+    """All graph breaks, in the order in which they were met."""
     return [Break(compile, problem) for compile in compiles for problem in compile.problems]
 
 
@@ -63,7 +65,8 @@ def first_own(met: list[Break]) -> Break:
 
 
 def in_the_end(met: Break) -> str:
-    """The line of the program that called a library in which a graph ended; HTML."""
+    """The line of the program that called a library in which a graph ended, as HTML; '' where the
+    graph ended in the program itself, or nobody knows that line."""
     at = met.compile.called_at
     if not at or is_own(met.problem.location):
         return ""
@@ -74,6 +77,7 @@ def reached(problem: Any) -> str:
     """The calls that led to the line of a break, outermost first, and those that it led to."""
 
     def said(call: Any) -> str:
+        # (A resume function is told as the function that it resumes: 'f from 12' → 'f'.)
         return f"{call.function.split(' from ')[0]} ({where(call)})"
 
     above, below = way_of(problem)

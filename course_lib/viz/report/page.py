@@ -65,6 +65,7 @@ class Run:
     error: str = ""
     """How the program ended, if not well."""
     finished: bool = True
+    """False in a report that is written while the program runs."""
     others: tuple[str, ...] = ()
     """Reports of its other processes: names of files beside this one."""
 
@@ -131,6 +132,7 @@ def packed(part: str) -> str:
     if len(part) < PACKED_FROM:
         return part
 
+    # (Without the time, the same run gives the same page.)
     data = base64.b64encode(gzip.compress(part.encode(), 9, mtime=0)).decode()
     script = UNPACK.read_text(encoding="utf-8")
     return (
@@ -219,17 +221,21 @@ def how_it_ended(error: BaseException) -> str:
     What capture cannot do is no fault of its own code: then the program's frames only."""
     summary = traceback.TracebackException.from_exception(error)
     if isinstance(error, Unsupported):
-        ours, torchs = str(Path(events.__file__).parent), str(Path(torch.__file__).parent)
+        ours = str(Path(events.__file__).parent)
+        torchs = str(Path(torch.__file__).parent)
+        # ("<": code that was generated, such as a head)
         own_frames = [
             frame for frame in summary.stack if not frame.filename.startswith((ours, torchs, "<"))
         ]
         summary.stack = traceback.StackSummary.from_list(own_frames)
         summary.__cause__ = summary.__context__ = None
 
-    summary.stack = traceback.StackSummary.from_list(summary.stack[-4:])
+    summary.stack = traceback.StackSummary.from_list(summary.stack[-LAST_FRAMES:])
     return "".join(summary.format()).rstrip()
 
 
+LAST_FRAMES = 4
+"""So many frames of a traceback stand in a report."""
 SCRIPT = "course_lib.viz.report.script"
 """The module that `course report` runs a program with."""
 

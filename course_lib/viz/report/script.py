@@ -19,6 +19,10 @@ from pathlib import Path
 from typing import Any
 
 TAKE_OVER = "--torch-compile"
+"""The option that lets `torch.compile` mean `cl.compile`."""
+INTERRUPTED, FAILED = 130, 1
+"""Exit statuses, as shells and Python have them: 128 and the number of the signal (2, Ctrl-C); an
+exception."""
 
 
 def take_over() -> None:
@@ -30,16 +34,17 @@ def take_over() -> None:
     import course_lib as cl
 
     def compile(model: Any = None, **options: Any) -> Any:
-        known: dict[str, Any] = {
+        """In place of `torch.compile`."""
+        understood: dict[str, Any] = {
             name: options[name]
             for name in ("fullgraph", "dynamic", "mode", "disable")
             if name in options
         }
         backend = options.get("backend", "inductor")
-        known["backend"] = (
+        understood["backend"] = (
             backend if callable(backend) or backend in cl.list_backends() else "inductor"
         )
-        return cl.compile(model, **known)
+        return cl.compile(model, **understood)
 
     torch.compile = compile
 
@@ -52,6 +57,8 @@ def main(arguments: list[str]) -> None:
     if arguments[:1] == [TAKE_OVER]:
         arguments = arguments[1:]
         take_over()
+    # As Python itself does for a script or a module: its own arguments, and the folder from which
+    # it imports first.
     as_module = arguments[0] == "-m"
     sys.argv = arguments[1:] if as_module else arguments
     sys.path[0] = os.getcwd() if as_module else os.path.dirname(os.path.abspath(arguments[0]))
@@ -65,9 +72,10 @@ def main(arguments: list[str]) -> None:
             tracing.SESSION.run.error = f"The program left by sys.exit({leaving.code!r})."
         raise
     except BaseException as error:
+        # Python would print the frames of this file, too.
         error.__traceback__ = own_part(error.__traceback__)
         sys.excepthook(type(error), error, error.__traceback__)
-        sys.exit(130 if isinstance(error, KeyboardInterrupt) else 1)
+        sys.exit(INTERRUPTED if isinstance(error, KeyboardInterrupt) else FAILED)
 
 
 def own_part(trace: Any) -> Any:
@@ -93,6 +101,7 @@ def run_traced(arguments: list[str], folder: Path, torch_compile: bool = False) 
             f"course: the script was ended by signal {-status}; the report holds what was compiled before",
             file=sys.stderr,
         )
+    # A process that a signal has ended has the status -signal here, and 128 + signal in a shell.
     return status if status >= 0 else 128 - status
 
 

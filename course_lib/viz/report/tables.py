@@ -43,10 +43,12 @@ MOST_FUNCTIONS = 20
 """So many functions stand in the table of compile time."""
 LONG_TEST = 160
 """So many characters of a test are shown."""
+MOST_VALUES = 4
+"""So many values that were expected are listed; of more, the first two and the last."""
 
 
 def folded(rows: Sequence[tuple[str, ...]], header: tuple[str, ...], numbers: list[int]) -> str:
-    """More rows, to be unfolded."""
+    """More rows, to be unfolded; `numbers`: the columns that are set flush right."""
     if not rows:
         return ""
     table = html_table(rows, header, numbers)
@@ -60,6 +62,8 @@ def breaks_html(compiles: list[Compile]) -> str:
     """A row for each line that ended a graph."""
     rows = []
     for same_breaks in by(breaks_of(compiles), lambda one: same_break(one.problem)).values():
+        # A link for each function, to the first compile of it that met this break (it is written
+        # last).
         titles = {
             occurrence.compile.title: occurrence.compile for occurrence in reversed(same_breaks)
         }
@@ -75,7 +79,8 @@ def breaks_html(compiles: list[Compile]) -> str:
 
     if not rows:
         return "<p>None.</p>"
-    return html_table(rows, ("line", "why, and what to do", "while compiling", "times"), [3])
+    header = ("line", "why, and what to do", "while compiling", "times")
+    return html_table(rows, header, numbers=[3])
 
 
 def break_line(met: Break) -> str:
@@ -130,7 +135,7 @@ def recompiles_html(compiles: list[Compile]) -> str:
     if not rows:
         return "<p>None: every call after the first fitted the code that was there.</p>"
     header = ("function", "what was found", "the guard, and the line that made it", "so")
-    return html_table(rows[:MOST_ROWS], header) + folded(rows[MOST_ROWS:], header, [])
+    return html_table(rows[:MOST_ROWS], header) + folded(rows[MOST_ROWS:], header, numbers=[])
 
 
 @dataclass(frozen=True)
@@ -166,6 +171,8 @@ def guard_html(failure: Any, compile: Compile) -> str:
 
 
 EXPECTED = re.compile(r"(.*: expected )(.*)(, got .*)", re.S)
+"""A failure in words (`told`): what stands before the value that was expected, that value, and what
+was found."""
 
 
 def same_but_expected(failure: Any) -> tuple[str, ...]:
@@ -186,7 +193,7 @@ def told_at_once(alike: list[Any]) -> str:
 
     values = list(dict.fromkeys(match[2] for match in matches if match))
     some = ", ".join(values)
-    if len(values) > 4:
+    if len(values) > MOST_VALUES:
         some = f"{', '.join(values[:2])} … {values[-1]}"
     return f"{first[1]}{some}{first[3]}"
 
@@ -205,6 +212,8 @@ def test_html(failure: Any) -> str:
 
 def failed_test(failure: Any) -> str:
     """The part of a guard that did not hold."""
+    # The sentence begins with the part that differed, 'x.shape[0]: …': which tests look at it?
+    # ("holds" is asked of a whole expression, not of a part.)
     path = about(failure.guard)
     part = told(failure).partition(":")[0]
     tests = list(failure.guard.tests)
@@ -212,7 +221,8 @@ def failed_test(failure: Any) -> str:
         test for test in tests if test.op != "holds" and part.startswith(test.left.format(path))
     ]
 
-    # Every message begins with the path itself: a test of a part says more.
+    # The test of the object itself (its left side is "{}") looks at each part, too: one of the part
+    # alone says more.
     of_a_part = [test for test in failed if test.left != "{}"]
     exact = of_a_part or failed or tests
     return readable(" and ".join(test.text(path) for test in exact))
@@ -233,10 +243,11 @@ def time_html(recording: Recording, functions: list[Function]) -> str:
         rows.append((first, times, human_seconds(seconds), escape(dearest_stage(function))))
 
     header = ("function", "times asked", "seconds", "of that, most in one stage")
-    return compile_time(recording).embedded + html_table(rows, header, [1, 2])
+    return compile_time(recording).embedded + html_table(rows, header, numbers=[1, 2])
 
 
 def seconds_of(function: Function) -> float:
+    """Of the function alone: its resume functions have rows of their own."""
     return sum(compile.total_seconds for compile in function.compiles)
 
 
@@ -262,7 +273,8 @@ def kernels_html(compiles: list[Compile]) -> str:
     if not rows:
         return "<p>No kernel was made.</p>"
     header = ("kernel", "loops", "lines of the program", "in", "moves")
-    return html_table(rows[:MOST_ROWS], header, [4]) + folded(rows[MOST_ROWS:], header, [4])
+    first = html_table(rows[:MOST_ROWS], header, numbers=[4])
+    return first + folded(rows[MOST_ROWS:], header, numbers=[4])
 
 
 def kernel_row(kernel: Any, compile: Compile, program: Program) -> tuple[str, ...]:
@@ -301,6 +313,7 @@ def fallen_back(compiles: list[Compile]) -> Iterator[tuple[str, str]]:
             whys.insert(0, compile.in_eager)
 
         for why in whys:
+            # The sentence begins with the function, which stands in the first cell already.
             reason_html = escape(plain(why).removeprefix(f"{compile.name} ({compile.where}) "))
             if compile.alike and why == compile.in_eager:
                 reason_html += f", and {compile.alike:,} calls more"
@@ -317,6 +330,7 @@ def stuck(compiles: list[Compile]) -> Iterator[tuple[str, str]]:
 
 def without_cuda_graph(compiles: list[Compile]) -> Iterator[tuple[str, str]]:
     """Functions whose kernels are started one by one; each reason once."""
+    # (function, reason) → the last compile of it for which that holds
     last: dict[tuple[str, str], Compile] = {}
     for compile in compiles:
         for build in compile.builds:

@@ -33,7 +33,9 @@ OPEN_UP_TO = 3
 
 @dataclass
 class Budget:
-    """How many drawings a page may have: it should open at once, however much was compiled."""
+    """How many drawings a page may have: it should open at once, however much was compiled.
+
+    bytes_left: for drawings and colours of code. What is drawn first may go beyond it."""
 
     drawings: bool = True
     bytes_left: int = 4_000_000
@@ -76,12 +78,12 @@ def function_html(recording: Recording, function: Function, budget: Budget, open
     title += f"{plural(len(function.compiles), 'compile')}, {human_seconds(function.total_seconds)}"
 
     parts = [compile_html(recording, compile, budget) for compile in function.compiles]
-    parts += [function_html(recording, below, budget, True) for below in function.below]
+    parts += [function_html(recording, below, budget, opened=True) for below in function.below]
     return fold(title, "".join(parts), opened, "cl-fn")
 
 
 def split(where: str) -> tuple[str, int | None]:
-    """'/a/b.py:12' → ('/a/b.py', 12)."""
+    """'/a/b.py:12' → ('/a/b.py', 12); None for a place without a line."""
     filename, _, line = where.rpartition(":")
     if line.isdigit():
         return (filename, int(line))
@@ -89,7 +91,7 @@ def split(where: str) -> tuple[str, int | None]:
 
 
 def fold(title: str, inner: str, opened: bool = False, kind: str = "") -> str:
-    """Something to unfold; `title` and `inner` are HTML."""
+    """Something to unfold; `title` and `inner` are HTML, `kind` a class of css/report.css."""
     attributes = f' class="{kind}"' if kind else ""
     if opened:
         attributes += " open"
@@ -221,7 +223,8 @@ def sizes_of(build: Build, most: int = 6) -> str:
             texts.append(str(list(value.shape)))
         elif isinstance(value, (int, float)):
             texts.append(f"{value:.4g}")
-    return ", ".join(texts[:most]) + ("…" if len(texts) > most else "")
+    more = "…" if len(texts) > most else ""
+    return ", ".join(texts[:most]) + more
 
 
 # ---- one ATen graph ------------------------------------------------------------------------------
@@ -246,7 +249,7 @@ def program_html(compile: Compile, program: Program, budget: Budget) -> str:
         parts.append(measured_html(program))
     if program.compiled is not None:
         parts.append(kernels_html(compile, program, budget))
-    return fold(escape(title), "".join(parts), len(compile.programs) == 1)
+    return fold(escape(title), "".join(parts), opened=len(compile.programs) == 1)
 
 
 def fusion_html(program: Program, budget: Budget) -> str:

@@ -42,9 +42,11 @@ class Session:
         self.folder = Path(folder).absolute()  # the program may go to another one
         self.folder.mkdir(parents=True, exist_ok=True)
         self.run = Run(command, finished=False)
+        # By `time.perf_counter`: when the run began, and when a report may be written again
         self.began = time.perf_counter()
-        self.recording = Recording()
         self.next_write = 0.0
+        self.recording = Recording()
+        # Open for as long as events are heard
         self.listening = contextlib.ExitStack()
         self.first_process = os.environ.setdefault(FIRST_PROCESS, str(os.getpid()))
 
@@ -68,7 +70,8 @@ class Session:
         start = time.perf_counter()
         self.run.seconds = start - self.began
         if self.path.name == "report.html":
-            # the first process also lists the reports of the others in this run
+            # The first process also lists the reports of the others in this run. (Older ones in the
+            # folder are of another run.)
             others = self.folder.glob("report-*.html")
             recent = [p.name for p in others if p.stat().st_mtime >= self.run.started]
             self.run.others = tuple(sorted(recent))
@@ -94,7 +97,8 @@ class Session:
         The parent tells what happened before the fork."""
         self.recording = Recording()
         self.run = Run(self.run.command, finished=False)
-        self.began, self.next_write = time.perf_counter(), 0.0
+        self.began = time.perf_counter()
+        self.next_write = 0.0
         # A process of `multiprocessing` ends without `atexit`, but runs its finalizers.
         multiprocessing.util.Finalize(None, self.finish, exitpriority=0)
 
@@ -118,6 +122,8 @@ def start(folder: str) -> Session:
     session.listening.enter_context(events.listener(session.note))
     session.watch_errors()
     atexit.register(session.finish)
+    # The second runs later: `multiprocessing` has forgotten all finalizers by then, and `restart`
+    # must register its own once more.
     os.register_at_fork(after_in_child=session.restart)
     multiprocessing.util.register_after_fork(session, Session.restart)
     return session

@@ -29,18 +29,22 @@ SCRIPT = Path(__file__).with_name("choose.js")
 MOST = 5
 """Choices: each doubles the number of drawings."""
 BOX, TALL = 92.0, 44.0
-"""The width and the height of a loop."""
+"""px: the width and the height of a loop."""
 GAP = 50.0
-LEFT, TOP = 10.0, 0.0
-MIDDLE = TOP + 10 + TALL / 2
-"""The height at which names and arrows between loops stand."""
+"""px: between two loops."""
+LEFT, TOP, BOX_TOP = 10.0, 0.0, 10
+"""px: where the drawing begins, and from there down to the loops."""
+MIDDLE = TOP + BOX_TOP + TALL / 2
+"""px: the height at which names and arrows between loops stand."""
+MEMORY = 94
+"""px: the middle of the cylinders of memory, below the loops."""
 
 
 class Choose(Live):
     """Boxes to tick.
 
     `frames` and `said` have a drawing and its words for each combination: choice n is bit n of the
-    number."""
+    number. `chosen` is the number of the combination that is shown first."""
 
     def __init__(
         self,
@@ -135,7 +139,7 @@ def choose_fusion(graph: Any) -> Choose:
         words = in_words(schedule)
         return kernels_in_a_row(schedule, nodes, names, words), words
 
-    all_chosen = (1 << len(joints)) - 1
+    all_chosen = (1 << len(joints)) - 1  # every bit is set: all boxes are ticked
     return Choose("Which loops should be one kernel?", joints, draw, all_chosen)
 
 
@@ -144,6 +148,7 @@ NOT_CHOSEN = "not chosen"
 
 
 def keep_all_apart(producer: Any, consumer: Any) -> No:
+    """A `can_fuse` that refuses everything."""
     return No(NOT_CHOSEN)
 
 
@@ -222,25 +227,26 @@ def draw_loop(svg: Svg, x: float, name: str, library: bool) -> None:
     """A loop as a box, a library call with a thicker line."""
     stage = "eager" if library else "lowering"
     line = 2.4 if library else 1.5
-    svg.box(x, TOP + 10, BOX, TALL, stage, radius=3, strength=0.16, line=line)
+    svg.box(x, TOP + BOX_TOP, BOX, TALL, stage, radius=3, strength=0.16, line=line)
     svg.text(x + BOX / 2, MIDDLE + 4, shorten(name, BOX - 10), anchor="middle", tip=name)
 
 
 def draw_memory(svg: Svg, x: float, size: str) -> None:
     """Between the loop at `x` and the next one: an arrow down into memory, and one up again."""
     middle = x + BOX + GAP / 2
-    bottom = TOP + 94
-    svg.cylinder(middle - 20, TOP + 84, 40, 20, "runtime")
+    bottom = TOP + MEMORY
+    svg.cylinder(middle - 20, bottom - 10, 40, 20, "runtime")
 
     under_loop = x + BOX / 2
-    down = [(under_loop, TOP + 10 + TALL), (under_loop, bottom), (middle - 22, bottom)]
+    down = [(under_loop, TOP + BOX_TOP + TALL), (under_loop, bottom), (middle - 22, bottom)]
     svg.arrow(down, line=1.2)
 
+    # Left of the next loop's middle, where its own arrow goes down
     under_next = x + BOX + GAP + BOX / 2 - 12
-    up = [(middle + 22, bottom), (under_next, bottom), (under_next, TOP + 12 + TALL)]
+    up = [(middle + 22, bottom), (under_next, bottom), (under_next, TOP + BOX_TOP + 2 + TALL)]
     svg.arrow(up, line=1.2)
 
-    svg.text(middle, TOP + 120, size, SMALL, anchor="middle")
+    svg.text(middle, bottom + 26, size, SMALL, anchor="middle")
 
 
 # ---- buckets -------------------------------------------------------------------------------------
@@ -268,5 +274,5 @@ def choose_buckets(lengths: Sequence[int], borders: Iterable[int]) -> Choose:
         return picture.body, picture.alt
 
     question = "Which borders should lengths be padded up to?"
-    all_chosen = (1 << len(several)) - 1
+    all_chosen = (1 << len(several)) - 1  # every bit is set: all boxes are ticked
     return Choose(question, list(map(str, several)), draw, all_chosen)

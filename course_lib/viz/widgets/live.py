@@ -38,9 +38,13 @@ class Live:
             widget = self.widget
         except ImportError:
             return static
+
+        # live.js finds the picture by this name.
         if page_finds_its_widgets():
             name = f'<figure id="cl-live-{widget.place}" '
             return {**static, "text/html": static["text/html"].replace("<figure ", name, 1)}
+
+        # (anywidget gives data alone, or with metadata, or None, as Jupyter lets it.)
         live = widget._repr_mimebundle_(include=include, exclude=exclude)
         data, metadata = live if isinstance(live, tuple) else (live, {})
         return {**(data or {}), **static}, metadata or {}
@@ -51,6 +55,7 @@ def page_finds_its_widgets() -> bool:
     kernel makes it.
 
     VS Code and Colab load what draws widgets only where an output says that it is one."""
+    # Jupyter's server sets this variable. VS Code does too, to a name with "-jvsc-" in it.
     session = os.environ.get("JPY_SESSION_NAME", "")
     return bool(session) and "-jvsc-" not in session and "google.colab" not in sys.modules
 
@@ -60,11 +65,13 @@ def widget_class(script: Path, *sheets: str) -> Any:
     import anywidget
     import traitlets
 
-    own, shared = (path.read_text(encoding="utf-8") for path in (script, SCRIPT))
+    own = script.read_text(encoding="utf-8")
+    shared = SCRIPT.read_text(encoding="utf-8")
 
     class CourseWidget(anywidget.AnyWidget):
         """Everything happens in the browser. `place` is the name of its place in the page."""
 
+        # One module: live.js has an export of its own, which calls `render` of the script.
         _esm = own.replace(ENDING, "") + shared
         _css = sheet(*sheets)
         place = traitlets.Unicode().tag(sync=True)

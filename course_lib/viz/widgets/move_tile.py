@@ -23,9 +23,12 @@ from course_lib.viz.kit.tables import columns
 from course_lib.viz.widgets.live import Live, widget_class
 
 SCRIPT = Path(__file__).with_name("move_tile.js")
-CELL = 30
+CELL, EDGE = 30, 2
+"""px: from one element to the next, and what stays free left of them all and above."""
 MOST_CELLS = 640
+"""More lanes cannot be told apart."""
 BOTH_ALIKE = "shape and tile are both (n,) or both (rows, columns)"
+"""How the sentence of an error begins."""
 
 
 class MoveTile(Live):
@@ -37,7 +40,7 @@ class MoveTile(Live):
         shape = tuple(several(shape, BOTH_ALIKE))
         tile = tuple(several(tile, BOTH_ALIKE))
         for size in (*shape, *tile):
-            whole(size, f"{BOTH_ALIKE}: each is a whole number", 1)
+            whole(size, f"{BOTH_ALIKE}: each is a whole number", least=1)
         if len(shape) != len(tile) or len(shape) not in (1, 2):
             raise ValueError(f"{BOTH_ALIKE}, of 1 and more; not {shape} and {tile}")
 
@@ -75,15 +78,16 @@ class MoveTile(Live):
         return [f"i = {row} to {row + self.tall - 1}", across]
 
     def masked(self, number: int) -> int:
+        """How many lanes of a tile are masked."""
         row, column = self.tiles[number]
         cells_inside = min(self.tall, self.rows - row) * min(self.wide, self.columns - column)
         return self.tall * self.wide - cells_inside
 
     def frame(self, number: int) -> str:
         """The tensor, with one tile on it."""
-        svg = Svg(self.across * CELL + 4, self.down * CELL + 4)
+        svg = Svg(self.across * CELL + 2 * EDGE, self.down * CELL + 2 * EDGE)
         top, left = self.tiles[number]
-        before = set(self.tiles[:number])
+        before = set(self.tiles[:number])  # where the tile was already
 
         for row, column in product(range(self.down), range(self.across)):
             exists = row < self.rows and column < self.columns
@@ -94,7 +98,7 @@ class MoveTile(Live):
             elif here:
                 draw_masked_lane(svg, row, column)
 
-        corner = 2 + left * CELL, 2 + top * CELL
+        corner = EDGE + left * CELL, EDGE + top * CELL
         size = self.wide * CELL, self.tall * CELL
         svg.box(*corner, *size, "codegen", radius=3, strength=0, line=3)
         return svg.render(f"{self.said(number)}.")
@@ -108,7 +112,7 @@ class MoveTile(Live):
             strength = 0.14
         colour = "codegen" if strength else None
 
-        x, y = 2 + column * CELL, 2 + row * CELL
+        x, y = EDGE + column * CELL, EDGE + row * CELL
         side = CELL - 2
         svg.box(x + 1, y + 1, side, side, colour, radius=2, strength=strength, line=0.8)
 
@@ -148,6 +152,7 @@ class MoveTile(Live):
             grid: Any = traitlets.List().tag(sync=True)
             index = traitlets.Int(0).tag(sync=True)
 
+        # For move_tile.js: a tile's rows and columns, how many tiles stand side by side, px
         numbers = range(len(self.tiles))
         grid = [self.tall, self.wide, -(-self.columns // self.wide), CELL]
         return MoveTileWidget(
@@ -160,7 +165,7 @@ class MoveTile(Live):
 
 def draw_masked_lane(svg: Svg, row: int, column: int) -> None:
     """A lane of the tile that has no element."""
-    x, y = 2 + column * CELL, 2 + row * CELL
+    x, y = EDGE + column * CELL, EDGE + row * CELL
     side = CELL - 6
     svg.box(
         x + 3,

@@ -24,6 +24,10 @@ from course_lib.viz.kit.style import Picture, escape
 from course_lib.viz.widgets.live import Live, widget_class
 
 SCRIPT = Path(__file__).with_name("predict.js")
+LETTERS = "abcdef"
+"""The options are called so; there are as many at most."""
+NOTHING_CHOSEN = -1
+"""In the browser, where `choice` is a number in any case."""
 
 
 class Predict(Live):
@@ -37,7 +41,7 @@ class Predict(Live):
             text(option, "an option of Predict")
             for option in several(options, "options is a list of texts")
         )
-        if not 2 <= len(self.options) <= 6:
+        if not 2 <= len(self.options) <= len(LETTERS):
             raise ValueError(f"a question has 2 to 6 options, not {len(self.options)}")
         if len(set(self.options)) < len(self.options):
             raise ValueError(
@@ -49,9 +53,8 @@ class Predict(Live):
             raise TypeError(
                 f"answer is the number of the right option, counted from 0: write answer={answer}, not its text"
             )
-        self.answer = whole(
-            answer, "answer is the number of the right option", 0, len(self.options) - 1
-        )
+        last = len(self.options) - 1
+        self.answer = whole(answer, "answer is the number of the right option", least=0, most=last)
         self.because = text(because, "because, which says why the answer is right,")
         self._choice: int | None = None
 
@@ -61,11 +64,11 @@ class Predict(Live):
 
     @choice.setter
     def choice(self, number: int) -> None:
-        self._choice = number = whole(
-            number, "choice is the number of an option", 0, len(self.options) - 1
-        )
+        last = len(self.options) - 1
+        self._choice = whole(number, "choice is the number of an option", least=0, most=last)
+        # A widget that is there shows it, too; none is made for that.
         if "widget" in self.__dict__:
-            self.widget.choice = number
+            self.widget.choice = self._choice
 
     def score(self) -> Picture:
         """The choice beside the answer, and why.
@@ -96,7 +99,7 @@ class Predict(Live):
 
     def option(self, number: int) -> str:
         """'b) the third kernel'"""
-        return f"{'abcdef'[number]}) {self.options[number]}"
+        return f"{LETTERS[number]}) {self.options[number]}"
 
     @property
     def picture(self) -> Picture:
@@ -109,7 +112,7 @@ class Predict(Live):
         text = "\n".join(
             [self.question, *(f"  {self.option(i)}" for i in range(len(self.options)))]
         )
-        return Picture(body, caption, f"A question: {self.question}", text, ("predict",))
+        return Picture(body, caption, f"A question: {self.question}", text, sheets=("predict",))
 
     @cached_property
     def widget(self) -> Any:
@@ -123,12 +126,12 @@ class Predict(Live):
 
             question = traitlets.Unicode().tag(sync=True)
             options: Any = traitlets.List().tag(sync=True)
-            choice = traitlets.Int(-1).tag(sync=True)
+            choice = traitlets.Int(NOTHING_CHOSEN).tag(sync=True)
 
         widget = PredictWidget(
             question=marked(self.question),
             options=[marked(option) for option in self.options],
-            choice=-1 if self.choice is None else self.choice,
+            choice=NOTHING_CHOSEN if self.choice is None else self.choice,
         )
 
         # The choice outlives the widget: `score` is asked in a later cell

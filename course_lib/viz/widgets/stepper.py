@@ -35,6 +35,8 @@ from course_lib.viz.recording import Recording
 from course_lib.viz.widgets.live import Live, widget_class
 
 SCRIPT = Path(__file__).with_name("stepper.js")
+ARGUMENT_LETTERS = 80
+"""A longer argument of an instruction is cut."""
 
 
 class Stepper(Live):
@@ -53,7 +55,9 @@ class Stepper(Live):
     def picture(self) -> Picture:
         """What a reader of the saved file sees."""
         caption = f"{self.table.caption} (Run the cell for a slider that steps through it.)"
-        return Picture(self.table.body, caption, self.table.alt, self.table.text, self.table.sheets)
+        return Picture(
+            self.table.body, caption, self.table.alt, self.table.text, sheets=self.table.sheets
+        )
 
     @property
     def steps(self) -> list[dict[str, Any]]:
@@ -101,13 +105,16 @@ class Stepper(Live):
 
 
 def step_data(step: Step) -> dict[str, Any]:
-    """One instruction for the browser."""
+    """One instruction for the browser.
+
+    "source" is its function's key in `sources`; "inside", how many instructions it called; "stays",
+    "off" and "on" are what became of the stack."""
     run = step.run
     stays, off, on = step.change
     arg = plain_arg(run.arg)
     return {
         "op": run.op,
-        "arg": arg if len(arg) <= 80 else arg[:77] + "…",
+        "arg": arg if len(arg) <= ARGUMENT_LETTERS else arg[: ARGUMENT_LETTERS - 3] + "…",
         "offset": run.offset,
         "node": run.node,
         "function": run.function,
@@ -148,11 +155,13 @@ def step_node(run: InstructionRun) -> dict[str, str]:
 
 
 def box(name: str, text: str, result: str, kind: str = "") -> dict[str, str]:
+    """A node for the browser: kind is "input", or "" for an operation."""
     return {"name": name, "text": text, "kind": kind, "result": result}
 
 
 def sources(run: FrameRun) -> dict[str, list[tuple[int, str]]]:
-    """Function → its source lines with their numbers, for every function that was followed."""
+    """Function (its name and file: 'f model.py') → its source lines with their numbers, for every
+    function that was followed."""
     filenames: dict[str, str] = {}
     lines: dict[str, list[int]] = {}
     for step in walk(run.steps):
@@ -183,6 +192,7 @@ def whole_function(lines: list[str], name: str, first: int, last: int) -> tuple[
     """The first and last line of the `def` that holds lines `first` to `last`; those two if there
     is none (a lambda)."""
     begins = re.compile(rf"\s*(async\s+)?def {re.escape(name)}\b")
+    # Up from the first line to the nearest `def` of that name
     for start in range(min(first, len(lines)), 0, -1):
         if not begins.match(lines[start - 1]):
             continue
