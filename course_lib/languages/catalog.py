@@ -22,6 +22,14 @@ have."""
 
 _STRING = re.compile(r'"(?:[^"\\]|\\.)*"')
 
+_OLD_ENGLISH_AND_NAME = re.compile(r'^#\| msgid (".*(?:\n#\| .*)*)\nmsgctxt (".*")$', flags=re.M)
+"""The comment with the old English, on one line or on several, and the name right below it: Babel
+and the programs of gettext write the two in this order."""
+
+_NEVER_WRAPPED = 1_000_000
+"""A width beyond every text. (At width 0 Babel leaves the texts whole, but wraps comments, and with
+them the old English, at 76.)"""
+
 
 @dataclass(frozen=True)
 class Source:
@@ -86,10 +94,12 @@ def _earlier_english(po: str) -> dict[str, str]:
     (Babel writes these lines and does not read them.)"""
     from babel.messages.pofile import denormalize, unescape
 
-    entries = re.findall(r'^#\| msgid (".*")\nmsgctxt (".*")$', po, flags=re.M)
+    # A text of several lines is several strings. Babel writes them side by side, and its
+    # `denormalize` wants one a line. (A program that wraps comments breaks them at a space.)
+    # A name is always one string.
     return {
-        unescape(name): denormalize("\n".join(_STRING.findall(english)))
-        for english, name in entries
+        unescape(name): denormalize("\n".join(_STRING.findall(comment.replace("\n#| ", " "))))
+        for comment, name in _OLD_ENGLISH_AND_NAME.findall(po)
     }
 
 
@@ -110,7 +120,7 @@ def to_po(entries: Iterable[Entry], language: str, about: str) -> bytes:
             context=entry.name or None,
         )
     body = io.BytesIO()
-    write_po(body, catalog, width=0, omit_header=True, include_previous=True)
+    write_po(body, catalog, width=_NEVER_WRAPPED, omit_header=True, include_previous=True)
     head = (
         f'# {about}\nmsgid ""\nmsgstr ""\n"Language: {language}\\n"\n'
         '"Content-Type: text/plain; charset=utf-8\\n"\n"Content-Transfer-Encoding: 8bit\\n"\n\n'

@@ -196,6 +196,7 @@ def test_catalogs_read_back_as_they_were_written(tmp_path):
         Entry("cell-00", 'A "quoted" \\n text,\nwith\ttabs and\n\nan empty line', "译文\n第二行"),
         Entry("cell-01", "no translation"),
         Entry("cell-02", "new text", "旧译文", stale=True, before='old "text"\nin \\two lines'),
+        Entry("cell-03", "new text", "旧译文", stale=True, before="a long  line " * 20 + "\n  end"),
     ]
     path = tmp_path / "one.po"
     path.write_bytes(catalog.to_po(entries, CHINESE, "A test."))
