@@ -6,7 +6,7 @@ Out: `may_fail`: true if its kernel looks at the data and may refuse it (an inde
 
 A graph with such an operation is run with care. It may raise before it has done all that eager does
 before the error, so the head lets eager run the frame then (`capture/head.py`), and no kernel
-writes to an input before the last check (`scheduling/memory.py`). In PyTorch there is no
+writes to an input before the last check (`scheduling/overwriting.py`). In PyTorch there is no
 counterpart: `torch.compile` raises what the kernel raises.
 """
 

@@ -24,7 +24,6 @@ from course_lib import events
 from course_lib.bench.compare import Workload
 from course_lib.bench.measure import interleaved
 from course_lib.lowering.ir import Buffer, ExternKernel, View
-from course_lib.scheduling.memory import extent
 
 
 def library_share(workload: Workload, rounds: int = 10, min_time: float = 0.005) -> float | None:
@@ -65,7 +64,7 @@ def library_call(kernel: ExternKernel) -> Callable[[], Any]:
 
 def like(view: View) -> torch.Tensor:
     """A tensor of this layout: numbers from 0 to 1, integers 0 (which any index may be)."""
-    count = extent(Buffer("", view.dtype, view.shape, view.stride))
+    count = Buffer("", view.dtype, view.shape, view.stride).extent
     dtype_and_device = {"dtype": view.dtype, "device": view.buffer.device}
     if view.dtype.is_floating_point:
         memory = torch.linspace(0, 1, count, **dtype_and_device)

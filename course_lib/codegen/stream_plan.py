@@ -32,7 +32,6 @@ from course_lib.codegen.triton_plan import is_any_large
 from course_lib.lowering.indexing import power_of_two
 from course_lib.lowering.ir import Buffer
 from course_lib.scheduling.expressions import COSTLY, Expr, loads
-from course_lib.scheduling.memory import extent
 from course_lib.scheduling.stream_nodes import HALVES, End, Scores, Stream, Streamed
 from course_lib.scheduling.stream_trees import formulas_of
 
@@ -200,7 +199,7 @@ def plan_stream(node: Streamed, buffers: Mapping[str, Buffer]) -> StreamPlan:
         cut=cut,
         free=free,
         in_halves=in_halves,
-        needs_64_bits=is_any_large(map(extent, touched)),
+        needs_64_bits=is_any_large(buffer.extent for buffer in touched),
         two_turns=not is_nan_where_empty(stream),
     )
 

@@ -26,7 +26,6 @@ from course_lib.lowering.ir import Buffer, Product
 from course_lib.lowering.reduction_kinds import MAX, SUM
 from course_lib.scheduling.expressions import Expr, TreeBuilder, loads, symbols_of
 from course_lib.scheduling.kernel import FusedKernel, Loop, Step
-from course_lib.scheduling.memory import extent
 from course_lib.scheduling.products import allows_tf32
 from course_lib.scheduling.split import rows_are_neighbours
 from course_lib.sizes import hint, is_symbolic, quotient, surely
@@ -99,7 +98,7 @@ class TritonPlanner:
         if self.product:
             counted_loops = kernel.rows
         self.needs_64_bits = is_any_large(
-            [iterations(counted_loops), *map(extent, buffers.values())]
+            [iterations(counted_loops), *(buffer.extent for buffer in buffers.values())]
         )
 
     def loops_to_walk(self) -> tuple[Loop, ...]:

@@ -24,7 +24,7 @@ from torch.utils._pytree import tree_leaves
 from course_lib.codegen.printer import KernelSource, describe, identifier
 from course_lib.lowering.ir import Buffer, ExternKernel, LoopGraph, View
 from course_lib.scheduling.kernel import FusedKernel, Kernel
-from course_lib.scheduling.memory import MemoryPlan, extent
+from course_lib.scheduling.memory import MemoryPlan
 from course_lib.scheduling.stream_nodes import Streamed
 from course_lib.sizes import NeedsNumbers, Real, Size, name_of_size, same, text_of
 from course_lib.written import as_tuple
@@ -240,7 +240,7 @@ class Wrapper:
         text = self.variable[old.name]
         if old.dtype != new.dtype:
             # `view(dtype)` wants dense memory, so the tensor is made flat first.
-            flat = f"as_strided({text}, {self.sizes([extent(old)])}, (1,))"
+            flat = f"as_strided({text}, {self.sizes([old.extent])}, (1,))"
             text = f"{flat}.view({DTYPES[new.dtype]})"
 
         if not old.lies_like(new):

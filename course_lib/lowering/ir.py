@@ -21,6 +21,7 @@ from typing import Any, ClassVar
 import sympy
 import torch
 from torch import fx
+from torch._prims_common import compute_required_storage_length
 from torch.utils._pytree import tree_leaves
 
 from course_lib import sizes
@@ -28,7 +29,7 @@ from course_lib.autograd import effects
 from course_lib.lowering.indexing import ZERO, loop_symbols, unflatten
 from course_lib.lowering.ops import Handler, Value, linear_index
 from course_lib.lowering.reduction_kinds import ReductionKind, kind_named
-from course_lib.sizes import Place, SizeSymbol, hint, same
+from course_lib.sizes import Place, SizeSymbol, expanded, hint, is_symbolic, same
 
 Index = Sequence[sympy.Expr]
 
@@ -60,6 +61,16 @@ class Buffer:
 
         Of a symbolic size: in the call that is compiled."""
         return hint(self.numel) * self.dtype.itemsize
+
+    @property
+    def extent(self) -> Any:
+        """Elements from the first to the last, gaps included: a number, or a formula of sizes."""
+        if not any(map(is_symbolic, (*self.shape, *self.stride))):
+            return compute_required_storage_length(self.shape, self.stride, 0)
+        if any(same(n, 0) for n in self.shape):
+            return 0
+        steps = zip(self.shape, self.stride, strict=True)
+        return expanded(1 + sum((n - 1) * step for n, step in steps))
 
     def lies_like(self, other: "Buffer") -> bool:
         """True if both have the same dtype, device, shape and strides, whatever they are called."""

@@ -11,7 +11,8 @@ Read in this order:
     groups.py, fitting.py              groups of loops, and how the loops of two of them fit
     kernel.py, expressions.py          a kernel's steps, and the body of a loop as a tree
     dependencies.py                    what a loop reads and writes, and where
-    memory.py                          which buffers can share memory
+    memory.py                          which buffer lives where, and how long
+    overwriting.py                     which operand a kernel may write its result over
 
 `split.py` cuts reductions in two. `products.py` makes loops of matrix products. Attention is a
 *stream*, one kernel that walks along rows of scores in blocks and stores no scores: `streams.py`
