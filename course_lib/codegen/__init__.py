@@ -8,6 +8,7 @@ Read in this order:
 
     loops.py                     which step of a kernel runs in which pass over its loops
     printer.py                   trees become lines: what both languages have in common
+    spellings.py                 how an operation is written, and when it needs parentheses
     large_numbers.py             which whole numbers may not fit the integers of a kernel
     plan.py, cpp.py              C++: what a kernel will look like is decided first, and then
                                  printed

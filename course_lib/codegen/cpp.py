@@ -215,7 +215,7 @@ class CppKernel(CppLoops):
         innermost = self.kernel.columns[-1]
         for step in plan.in_blocks:
             self.declare_accumulator(step, sums.parts[step])
-        if block.stop:
+        if not block.is_whole:
             self.print_fetch(plan, block.first)
 
         with self.rows_around(plan, innermost, block) as rounding:

@@ -24,10 +24,15 @@ from course_lib.sizes import is_symbolic, quotient, surely
 
 
 class Block(NamedTuple):
-    """The bounds of one block of a loop, as source. `stop` is empty for the whole loop."""
+    """The bounds of one block of a loop, as source."""
 
     first: str
+    # Empty for the whole loop: its end is where it ends
     stop: str
+
+    @property
+    def is_whole(self) -> bool:
+        return not self.stop
 
 
 WHOLE = Block("0", "")
@@ -99,26 +104,31 @@ class CppLoops(CppOps):
 
     @contextlib.contextmanager
     def rows_around(self, plan: PassPlan, loop: Loop, block: Block) -> Iterator[dict[Staged, str]]:
-        """Rows are filled before the vectorised loop and stored after it.
+        """Rows are filled before the vectorised loop and stored after it. Inside, `self.rows` knows
+        them: a load or a store of what lies in one means the row.
 
-        Gives the lines that round those of 16 bits."""
+        Gives for each step of 16 bits, if another needs it, the line that rounds its row. The
+        caller prints it (`CppKernel.print_rounding`)."""
         stores: list[str] = []
         rounding: dict[Staged, str] = {}
         for what, place in plan.staging.places.items():
             count = self.count_in_block(loop, plan.block, block)
             row = self.declare_row(what, place, loop, plan, block)
-            memory = self.memory_of_row(place, loop, block)
 
             dtype = dtype_in_row(what)
             if dtype in HALVES and what in self.used:
                 rounding[what] = f"round_row<{STORED[dtype]}>({row}, {count});"
 
-            # A load comes before the loop, a result goes after it; what only other steps need stays
-            # on the stack.
-            if not isinstance(what, Step):
-                self.line(f"copy_row({row}, {memory}, {count});")
-            elif place.buffer in self.pointers:
+            # What only other steps need has no memory: it stays on the stack.
+            if place.buffer not in self.pointers:
+                continue
+
+            # A load comes before the loop, a result goes after it.
+            memory = self.memory_of_row(place, loop, block)
+            if isinstance(what, Step):
                 stores.append(f"copy_row({memory}, {row}, {count});")
+            else:
+                self.line(f"copy_row({row}, {memory}, {count});")
 
         yield rounding
 
@@ -137,7 +147,7 @@ class CppLoops(CppOps):
         self.line(f"{computed_as(dtype_in_row(what))} {row}[{room}];")
 
         place_in_row = f"{loop.symbol}"
-        if block.stop:
+        if not block.is_whole:
             place_in_row += f" - {block.first}"
         self.rows[what] = f"{row}[{place_in_row}]"
         return row
@@ -145,14 +155,14 @@ class CppLoops(CppOps):
     def memory_of_row(self, place: Load, loop: Loop, block: Block) -> str:
         """The address where a block of a row begins in memory."""
         start: sympy.Expr = sympy.Integer(0)
-        if block.stop:
+        if not block.is_whole:
             start = sympy.Symbol(block.first)
         offset = self.index(substitute(place.index, {loop.symbol: start}))
-        return f"{self.pointers.get(place.buffer)} + {offset}"
+        return f"{self.pointers[place.buffer]} + {offset}"
 
     def count_in_block(self, loop: Loop, size: int, block: Block) -> str:
         """How many iterations of a loop lie in one block of it, of this size."""
-        if not block.stop:
+        if block.is_whole:
             return self.size(loop.size)
         if quotient(loop.size, size) is None:
             return f"{block.stop} - {block.first}"
@@ -160,7 +170,9 @@ class CppLoops(CppOps):
 
     @contextlib.contextmanager
     def block_of_lanes(self, loop: Loop) -> Iterator[None]:
-        """The shape 'lanes': a loop over blocks of neighbouring rows."""
+        """The shape 'lanes': a loop over blocks of neighbouring rows.
+
+        (`first`, `lanes` and `lane` are reserved: no value has such a name.)"""
         n, size = self.size(loop.size), self.plan.lanes
         with self.block(f"for (int64_t first = 0; first < {n}; first += {size}) {{", "}"):
             if self.plan.is_ragged:
@@ -184,7 +196,7 @@ class CppLoops(CppOps):
         """How long an array on the stack is: for many sizes, the next power of two; for a symbolic
         size, the most there may be."""
         if is_symbolic(count):
-            return SCRATCH_BYTES // BYTES_KEPT  # `phases` keeps no longer row
+            return SCRATCH_BYTES // BYTES_KEPT  # `loops.phases` keeps no longer row
         if self.kernel.fixed is None:
             return int(count)
         return power_of_two(count)

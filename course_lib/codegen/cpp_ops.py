@@ -13,7 +13,8 @@ from typing import Any
 
 import torch
 
-from course_lib.codegen.printer import ARITHMETIC, ATOM, Printer, Spelling, compare, decimal, infix
+from course_lib.codegen.printer import Printer, decimal
+from course_lib.codegen.spellings import ARITHMETIC, ATOM, Spelling, compare, infix, prefix
 from course_lib.lowering.ops import BINARY, UNARY
 from course_lib.scheduling.expressions import Expr
 
@@ -23,27 +24,47 @@ STORED = {
     torch.uint8: "uint8_t", torch.bool: "bool",
 }  # fmt: skip
 HALVES = (torch.float16, torch.bfloat16)
-# C++ computes these as int: what does not fit must be cut off again
+# C++ computes these as int: what does not fit must be cut off again (`CppOps.spell`)
 NARROW = (torch.int8, torch.int16, torch.uint8, torch.bool)
+# The least numbers have no literal (C++ reads -2147483648 as minus a number that is too large), and
+# the largest are best known by name
 LIMITS = {
     -(2**31): "INT32_MIN",
     2**31 - 1: "INT32_MAX",
     -(2**63): "INT64_MIN",
     2**63 - 1: "INT64_MAX",
 }
-# How tightly these bind in C++ (see `printer.ATOM`)
+# How tightly these bind in C++ (see `spellings`)
 CHOICE = 3  # `a ? b : c`
+OR = 6  # `a | b`
+XOR = 7  # `a ^ b`
+AND = 8  # `a & b`
 EQUALITY = 9  # `a == b`, `a != b`
+RELATION = 10  # `a < b`
 CAST = 15  # `(float)a`
 RULES: dict[str, str | Spelling] = ARITHMETIC | {
-    "lt": compare("<", 10), "gt": compare(">", 10), "le": compare("<=", 10), "ge": compare(">=", 10),
-    "eq": compare("==", 9), "ne": compare("!=", 9),
-    "bitwise_and": infix("&", 8), "bitwise_xor": infix("^", 7), "bitwise_or": infix("|", 6),
-    "logical_and": infix("&", 8), "logical_or": infix("|", 6), "logical_not": ("!{:15}", 14),
-    "bitwise_not": ("~{:15}", 14), "bitwise_not:bool": ("!{:15}", 14),
-    "where": ("{:4} ? {:4} : {:3}", 3), "random": ("philox({}, {})", ATOM),
-}  # fmt: skip
+    "lt": compare("<", RELATION),
+    "gt": compare(">", RELATION),
+    "le": compare("<=", RELATION),
+    "ge": compare(">=", RELATION),
+    "eq": compare("==", EQUALITY),
+    "ne": compare("!=", EQUALITY),
+    "bitwise_and": infix("&", AND),
+    "bitwise_xor": infix("^", XOR),
+    "bitwise_or": infix("|", OR),
+    # Both sides are bools. `&&` would be a branch, which keeps a loop from being vectorised.
+    "logical_and": infix("&", AND),
+    "logical_or": infix("|", OR),
+    "logical_not": prefix("!"),
+    "bitwise_not": prefix("~"),
+    "bitwise_not:bool": prefix("!"),
+    "where": (f"{{:{CHOICE + 1}}} ? {{:{CHOICE + 1}}} : {{:{CHOICE}}}", CHOICE),
+    "random": ("philox({}, {})", ATOM),
+}
+"""Operation → how it is spelled. Any other is a call of a function of its own name."""
 
+# Names that no value gets: words of C++, names that the printers write themselves (`lane`, `first`,
+# `block`, ...), and functions of `prelude.h`
 RESERVED = """auto bool break case char const continue default do double else enum extern false float for goto if inline int long
     register return short signed sizeof static struct switch this true typedef union unsigned void volatile while new delete
     and or not xor class template typename namespace operator private public try catch throw using
@@ -91,7 +112,8 @@ class CppOps(Printer):
     rules = RULES
     number = staticmethod(number)
 
-    # Loads made already and stores to be made later: where they are in a row on the stack
+    # What lies in a row on the stack while a vectorised loop is printed (`CppLoops.rows_around`): a
+    # load's (buffer, index), or a step → its element of that row
     rows: dict[Any, str]
 
     def declare(self, name: str, dtype: torch.dtype, text: str) -> str:
@@ -119,6 +141,7 @@ class CppOps(Printer):
         base, exponent = expr.args
         if not base.dtype.is_floating_point:
             return self.call("integer_pow", expr), ATOM
+        # A square root, which is exact and much faster. (0.5 may have been converted on its way.)
         if exponent.op == "to_dtype":
             exponent = exponent.args[0]
         if exponent.op == "constant" and exponent.detail == 0.5:

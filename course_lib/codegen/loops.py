@@ -58,10 +58,11 @@ def phases(kernel: FusedKernel, trees: Mapping[Step, Expr], keep: bool) -> list[
 
     @functools.cache
     def row_fits() -> bool:
-        # asked where it matters only: for a symbolic size the answer is a guard
+        # For a symbolic size the answer is a guard, so it is only asked if a value could be kept.
         return keep and iterations(kernel.columns) * BYTES_KEPT <= SCRATCH_BYTES
 
     for n, phase in enumerate(result):
+        # Steps whose first possible phase is this one
         due = {step for step in trees if ranks[step] == n}
         phase.rows = steps_of_row(trees, due, phase)
 
@@ -76,7 +77,7 @@ def phases(kernel: FusedKernel, trees: Mapping[Step, Expr], keep: bool) -> list[
 def note_stores(kernel: FusedKernel, ranks: Mapping[Step, int], phases: list[Phase]) -> None:
     """Note in which phase each step is stored: its own.
 
-    A step that overwrites an input in place is stored in the last phase, when the old values have
+    A step that overwrites an operand in place is stored in the last phase, when the old values have
     been read for the last time."""
     for step, rank in ranks.items():
         name = step.buffer.name
@@ -84,9 +85,8 @@ def note_stores(kernel: FusedKernel, ranks: Mapping[Step, int], phases: list[Pha
         if name not in kernel.stores or step.level == "across":
             continue
 
-        # What takes the place of an input is stored last, when nobody reads that any more.
         if name in kernel.in_place:
-            rank = -1
+            rank = -1  # the last phase
         phases[rank].stored.add(step)
 
 
@@ -97,6 +97,7 @@ def steps_of_row(steps: Iterable[Step], due: Collection[Step], phase: Phase) -> 
     for step in steps:
         is_of_row = step.level == "row"
         is_due = is_of_row and step in due
+        # A reduction runs with the columns, but its result is one value a row.
         is_stored = step in phase.stored and (is_of_row or step.is_reduction)
         if is_due or is_stored:
             steps_due.append(step)
@@ -108,8 +109,8 @@ def steps_of_columns(steps: Iterable[Step], due: Collection[Step], phase: Phase)
     stores."""
     steps_due = []
     for step in steps:
-        reasons = due if step.is_reduction else phase.stored
-        if step.level != "row" and step in reasons:
+        is_wanted = step in due if step.is_reduction else step in phase.stored
+        if step.level != "row" and is_wanted:
             steps_due.append(step)
     return steps_due
 
@@ -124,7 +125,8 @@ def ranks_of(trees: Mapping[Step, Expr]) -> dict[Step, int]:
             ranks[step] = max((ranks[used_step] for used_step in steps_used(tree)), default=0)
             continue
 
-        # In a pass after those that complete what it needs
+        # In the pass of what it needs; but a reduction, or a value of the row, is only complete
+        # when its pass is over. Phase 0 has no pass: it is what a row needs before its columns.
         ranks[step] = 1
         for used_step in steps_used(tree):
             ends_its_phase = used_step.is_reduction or used_step.level == "row"

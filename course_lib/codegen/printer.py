@@ -24,42 +24,14 @@ import torch
 from torch.utils._sympy.functions import FloorDiv, Max, Min
 
 from course_lib.codegen.large_numbers import DIVISIONS, fits, is_of_sizes
+from course_lib.codegen.spellings import ATOM, SIGNED, Spelling
 from course_lib.lowering.ir import Buffer
 from course_lib.scheduling.expressions import Expr, loads, steps_used, trees_of
 from course_lib.scheduling.kernel import FusedKernel, Step
 from course_lib.sizes import ROUNDED, Size, SizeSymbol, name_of_size
 
 LONGEST = 80  # An expression longer than this is split over several lines
-COMMENT_COLUMN = 72
-# How tightly a text binds is a number, larger for tighter. Both languages have these; the numbers
-# of comparisons and of `&`, `^`, `|` are each language's own, in its table of rules.
-ADDITION = 12  # `a + b`, `a - b`
-MULTIPLICATION = 13  # `a * b`, `a / b`
-SIGNED = 14  # `-a`
-ATOM = 100  # A name, a call, a number: what never needs parentheses
-
-Spelling = tuple[str, int]
-"""How an operation is written and how tightly that binds. `{:13}`: an operand, in parentheses if
-that binds less tightly."""
-
-
-def infix(operator: str, binds: int) -> Spelling:
-    """`a + b + c` is read from the left: only the right operand needs parentheses if it binds as
-    tightly."""
-    return f"{{:{binds}}} {operator} {{:{binds + 1}}}", binds
-
-
-def compare(operator: str, binds: int) -> Spelling:
-    """A comparison: a < b < c is written (a < b) < c."""
-    return f"{{:{binds + 1}}} {operator} {{:{binds + 1}}}", binds
-
-
-ARITHMETIC: dict[str, str | Spelling] = {
-    "mul": infix("*", 13), "truediv": infix("/", 13), "add": infix("+", 12), "sub": infix("-", 12),
-    "neg": ("-{:15}", 14), "reciprocal": ("1 / {:14}", 13), "pow:integer": "integer_pow",
-    **{f"{op}:integer": ("{:100}", ATOM) for op in ("floor", "ceil", "trunc", "round")},
-}  # fmt: skip
-"""What both languages write alike."""
+COMMENT_COLUMN = 72  # Where the comment begins that says from which step a line comes
 
 
 @dataclass(frozen=True)

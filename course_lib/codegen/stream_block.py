@@ -148,8 +148,10 @@ class BlockOps(LookingOps):
         self.values[logits.tree] = text
 
     def best_of(self, before: str, logits: str, running: Running) -> str:
-        """The maximum of each row so far. `tl.max` drops NaN. That is as well where a weight is
-        NaN, too."""
+        """The maximum of each row so far, as source.
+
+        `tl.max` drops NaN. It may where the maximum is only subtracted before an exponential: of a
+        score that is NaN the weight is NaN, whatever the maximum is. Else `larger` keeps NaN."""
         stream = self.stream
         finishes = [end.split.finish for end in stream.ends]
         stored = [each.tree for each in stream.of_rows]

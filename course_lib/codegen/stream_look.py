@@ -86,8 +86,11 @@ class LookingOps(StreamedOps):
         )
 
     def write_looks(self) -> list[Expr]:
-        """The lines that look at each of the values, and at numbers of each column. Gives the trees
-        of what they look at."""
+        """The lines that look at each of the values, and at those numbers of each column that
+        weights are made of. Gives the trees of what they look at.
+
+        A tile of values has the matrix's columns as its rows, so their symbol is `column_down`
+        here."""
         loops = {end.values.columns.size: end.values.columns for end in self.stream.ends}
         # Values of several widths stand in one kernel: each width has a symbol of its own.
         if len(loops) > 1:
@@ -104,9 +107,11 @@ class LookingOps(StreamedOps):
                 continue
             trees.append(operand.tree)
             value = self.write_operand("elements", operand, torch.float32)
+            # Printed, a flag for what is not finite is called `others`.
             others = self.unique("others")
             self.line(f"{others} = ({value} - {value} != 0).to(tl.int32)  # NaN and infinity")
             flags.append(f"tl.max(tl.max({others}, 1), 0)")
+
         for number in self.plan.numbers_looked_at(of_rows=False):
             down = {self.stream.column.symbol: self.column_down}
             trees.append(self.plan.cut.renamed(number, down))

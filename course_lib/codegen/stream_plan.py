@@ -82,7 +82,10 @@ class StreamPlan:
             return Ends(*ENDS)
         texts = []
         for name, line in zip(ENDS, self.tiling.lines, strict=True):
-            # The kernel may set these two anew, but for what they can be at most.
+            # An end that differs from block to block has a name, any other is written as a number.
+            # But the kernel sets `first` and `last` anew where a value is not finite, so that no
+            # block is hidden (`write_widened`): then they need names, too, unless they are as wide
+            # already.
             is_widest = (name, line.low) in (("first", 0), ("last", self.end))
             may_change = self.tiling.has_hidden and not is_widest
             is_named = line.slope or (may_change and name in ("first", "last"))
@@ -225,6 +228,7 @@ def common_half(left: Expr, right: Expr) -> torch.dtype:
 
 
 def names_of_loads(tree: Expr) -> Collection[str]:
+    """The buffers that a tree reads."""
     return {buffer for buffer, _ in loads(tree)}
 
 

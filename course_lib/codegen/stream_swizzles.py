@@ -6,14 +6,15 @@ Out: the same tile, or one of fewer rows.
 Where a tile has 64 rows, Hopper's `wgmma` multiplies it. Each operand has a descriptor: its
 address, and its swizzle, the order in which a tile's rows of 32, 64 or 128 bytes lie.
 
-    one kernel, two operands      in the same place, one after the other
-    keys   [64, 64] float16       128 bytes: address + 0x40000040_00000000
-    keys1  [64, 32] float16        64 bytes: address + 0x80000020_00000000
+    two operands of one kernel    bytes of a row    descriptor (64 bits)
+    keys   [64, 64] float16       128               address + 0x40000040_00000000
+    keys1  [64, 32] float16        64               address + 0x80000020_00000000
 
-`ptxas` of CUDA 12.8, which Triton 3.6 and 3.7 use for this GPU, computes the lower half of both
-descriptors once, and then takes it from a register that has another value by now. So the product
-is of other numbers, or the address is outside of the memory. With one swizzle for all operands
-both descriptors are the same. With fewer rows `mma` multiplies, which has no descriptors.
+Both lie at the same address, `keys1` when `keys` is not needed any more. So their descriptors
+differ in the upper half only, and `ptxas` of CUDA 12.8, which Triton 3.6 and 3.7 use for this GPU,
+computes the lower half once. It then takes it from a register that has another value by now: the
+product is of other numbers, or the address is outside of the memory. With one swizzle for all
+operands both descriptors are the same. With fewer rows `mma` multiplies, which has no descriptors.
 
 Measured: docs/design/attention.md, "What an H200 found".
 In PyTorch: no counterpart. (Such kernels: https://github.com/triton-lang/triton/issues/11366.)

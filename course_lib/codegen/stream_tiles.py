@@ -13,7 +13,7 @@ import sympy
 import torch
 
 from course_lib.codegen.cpp_ops import CppOps
-from course_lib.codegen.printer import SIGNED
+from course_lib.codegen.spellings import SIGNED
 from course_lib.lowering.indexing import ZERO, Linear
 from course_lib.lowering.ops import substitute
 from course_lib.scheduling.blocks import Shown, shown_blocks

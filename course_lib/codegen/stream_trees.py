@@ -37,8 +37,10 @@ OF_POSITIONS = frozenset("add sub mul neg abs minimum maximum".split())
 # Operations whose value is of the matrix of scores: another one for each row and column
 OF_SCORES = frozenset(("scores", RUNNING, "exponential", "power_of_two", "total"))
 COMPARISONS = frozenset("lt le gt ge eq ne".split())
-# Nearly the largest float32, and what a sum of products of halves can be
+# Nearly the largest float32
 LARGEST = 1e38
+# The largest sum of products of halves. The largest float16 squared is 2**32, and a row has at most
+# 256 numbers; a bfloat16 may be as large as a float32, so there is no bound
 LARGEST_SCORE = {torch.float16: 2.0**40, torch.bfloat16: 2.0**128}
 
 

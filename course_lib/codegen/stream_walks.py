@@ -29,8 +29,10 @@ from course_lib.scheduling.blocks import Knowledge, Shown, shown_blocks
 from course_lib.scheduling.expressions import Expr
 from course_lib.scheduling.stream_nodes import HALVES, Factor, Stream
 
-# Numbers of scores, weights and totals that a thread has in its registers
+# Numbers of scores, weights and totals that a thread may have in its 255 registers. (The others
+# hold addresses, masks and operands. Measured: docs/measurements/gpu.md)
 MOST_NUMBERS = 160
+THREADS_OF_WARP = 32
 # The same for gradients, whose weights are rounded to halves at once
 MOST_NUMBERS_OF_GRADIENTS = 224
 # What the loops of a factor are called while it is compared with another
@@ -242,10 +244,13 @@ def choose_tile(stream: Stream, in_halves: bool) -> Choice:
     meta, warps = next(tile for most, tile in tiles.items() if longest <= most)
 
     rows, columns = meta["ROWS"], meta["COLUMNS"]
-    of_scores = len(stream.scores) + len(stream.cores)
-    of_totals = sum(widths_of_totals(stream))
-    most = of_thread * 32 * warps
-    while rows * (columns * of_scores + of_totals) > most and columns > 2 * LEAST_SIDE:
+    # Scores and weights are rows x columns; a total has rows as long as its result's.
+    tiles_of_scores = len(stream.scores) + len(stream.cores)
+    numbers_of_totals = sum(widths_of_totals(stream))
+    most = of_thread * THREADS_OF_WARP * warps
+    while (
+        rows * (columns * tiles_of_scores + numbers_of_totals) > most and columns > 2 * LEAST_SIDE
+    ):
         columns //= 2
     rows = max(LEAST_SIDE, min(rows, power_of_two(stream.row.size)))
     columns = max(LEAST_SIDE, min(columns, power_of_two(stream.column.size)))
@@ -301,6 +306,7 @@ def fitting(tile: Choice, stream: Stream, in_halves: bool, room: float) -> Choic
     meta, warps = tile
     rows, columns, stages = meta["ROWS"], meta["COLUMNS"], meta["num_stages"]
     depths = [power_of_two(each.left.columns.size) for each in stream.scores]
+    # Elements of one column of a step, in all operands that are loaded for it
     of_column = sum(power_of_two(each.columns.size) for each in factors_of_columns(stream))
     of_element = 2 if in_halves else 4
 
@@ -345,6 +351,7 @@ def free_blocks(stream: Stream, masks: Masks, rows: int, columns: int) -> Any:
     """For each block of rows and columns: is it full, and surely hides no mask anything in it?"""
     known = Knowledge(stream, rows, columns)
     free = np.ones(known.shape, dtype=bool)
+    # Where the last block reaches beyond the last column, a mask must say so.
     if stream.column.size % columns:
         free[:, -1] = False
     for condition, shown in masks.shown.items():

@@ -44,13 +44,16 @@ from course_lib.scheduling.kernel import FusedKernel
 from course_lib.scheduling.rescaling import Powers, Running
 from course_lib.scheduling.stream_nodes import End, Factor, Scores, Streamed
 
-# Rows of a tile: a multiple of the six that `multiply` takes at once
-ROWS = 96
+# So many rows `multiply` of `tiles.h` takes at once
+ROWS_AT_ONCE = 6
+# Rows of a tile, if there are so many
+ROWS = 16 * ROWS_AT_ONCE
 # Columns of a tile: with 96 rows of float32 it is 48 KB, a part of the second cache
 COLUMNS = 128
 NAMES = """multiply fill_tile widen_row vector four turn m0 n0 n1 rows columns is_empty before now scale shift
     others WIDTH""".split()
-"""Names that the text of a kernel has anyway: no value gets one of them."""
+"""Names that `tiles.h` and the lines below write themselves: no value of the program gets one of
+them."""
 
 
 @functools.cache
@@ -87,7 +90,7 @@ class StreamedCpp(TilesCpp):
         loops += [each.left.columns for each in self.stream.scores]
         self.taken |= {str(loop.symbol) for loop in loops}
 
-        self.tile_rows = evenly(self.stream.row.size, ROWS, 6)
+        self.tile_rows = evenly(self.stream.row.size, ROWS, ROWS_AT_ONCE)
         self.tile_columns = evenly(self.stream.column.size, COLUMNS, REGISTER)
 
         # The names of tiles and of what is kept for each row
@@ -95,6 +98,7 @@ class StreamedCpp(TilesCpp):
         self.kept: dict[Expr, str] = {}
         # Of each last product, those of its totals
         self.totals: dict[End, list[Total]] = {}
+        # The left operand of each product of scores
         self.left: list[Operand] = []
 
     def print(self) -> KernelSource:
@@ -225,8 +229,8 @@ class StreamedCpp(TilesCpp):
     def write_scores(self, scores: Scores, left: Operand) -> None:
         """A tile of a product.
 
-        The keys become the columns of their tile, for `multiply` takes registers full of
-        columns."""
+        The keys become the columns of their tile, for `multiply` takes registers full of columns.
+        (`false`: what was in the tile is overwritten. In `write_totals` the product is added.)"""
         depth, room = scores.right.columns.size, self.tile_columns
         keys = self.array("keys", depth * room)
         self.fill(scores.right, COLUMNS_OF_TILE, keys, room, turned=True)

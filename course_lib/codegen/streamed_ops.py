@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import sympy
 import torch
 
-from course_lib.codegen.printer import ADDITION, ATOM, MULTIPLICATION
+from course_lib.codegen.spellings import ADDITION, ATOM, MULTIPLICATION
 from course_lib.codegen.stream_plan import StreamPlan
 from course_lib.codegen.stream_trees import Logits, depends_on_scores
 from course_lib.codegen.stream_walks import (
@@ -249,6 +249,7 @@ def why_not_in_triton(node: Streamed) -> str:
             f"rows of {longest} float32 leave too few registers: "
             "two calls of the library are faster"
         )
+    # A narrower total takes as many registers as one of 64 columns.
     widths = widths_of_totals(stream)
     if sum(max(64, width) for width in widths) > 64 * MOST_TOTALS:
         sizes = " and ".join(str(end.values.columns.size) for end in stream.ends)

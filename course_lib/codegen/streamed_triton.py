@@ -42,7 +42,7 @@ from course_lib.scheduling.stream_nodes import OfRow, Streamed
 
 NAMES = """program matrix block first last free_from free_to n0 place finite shown is_finite
     turn is_empty begin end columns_down rows_are_finite""".split()
-"""Names that the text of a kernel has anyway: no value gets one of them."""
+"""Names that the lines below write themselves: no value of the program gets one of them."""
 
 
 @dataclass(frozen=True)
@@ -73,11 +73,17 @@ class StreamedTriton(BlockOps):
         loops += [end.values.columns for end in self.stream.ends]
         loops += [each.left.columns for each in self.stream.scores]
         self.taken |= {str(loop.symbol) for loop in loops}
+        # The columns of the matrix are the rows of keys and values: there their symbol runs down.
         self.column_down = symbol_like(self.stream.column.symbol, "_down")
         self.taken.add(str(self.column_down))
 
-        self.kept, self.totals, self.queries = {}, {}, {}
-        self.depths, self.widths, self.loaded = {}, {}, {}
+        # Names that are given while lines are written (`BlockOps` and `StreamedOps` say whose)
+        self.kept = {}
+        self.totals = {}
+        self.queries = {}
+        self.depths = {}
+        self.widths = {}
+        self.loaded = {}
         self.shifts = {}
 
     def print(self) -> StreamSource:
@@ -133,7 +139,7 @@ class StreamedTriton(BlockOps):
 
     def write_place(self) -> None:
         """Which matrix and which rows this program has, and where its columns begin and end."""
-        blocks = len(self.plan.tiling.walks)
+        blocks = len(self.plan.tiling.walks)  # of rows, in each matrix
         to_64_bits = ".to(tl.int64)" if self.plan.needs_64_bits else ""
         self.line(f"program = tl.program_id(0){to_64_bits}")
 
@@ -159,6 +165,7 @@ class StreamedTriton(BlockOps):
         """From where to where the columns go: by a formula of the block, or from the table."""
         lines = self.plan.tiling.lines
         if lines is None:
+            # The table has four ends for each block.
             self.line("shown += block * 4")
             self.line(*(f"{name} = tl.load(shown + {n})" for n, name in enumerate(ENDS)))
         else:
@@ -281,6 +288,7 @@ class StreamedTriton(BlockOps):
             self.write_block(self.plan.cut)
 
     def write_walked(self, trees: StreamTrees, first: str, last: str) -> None:
+        """The loop over the blocks between two columns."""
         with self.own_names(), self.block(f"for n0 in range({first}, {last}, COLUMNS):"):
             self.write_block(trees)
 

@@ -23,6 +23,9 @@ LOOPED_COLUMNS = 2048  # Of a tile that walks along a long row
 LEAST_INTERPRETED = (
     2048  # In the interpreter, where a kernel that is compiled for few elements may get many
 )
+# A tile with columns has up to 2048 elements; up to 4096 where each program walks down many rows,
+# tile by tile (`chunks`). Where rows are neighbours (`across`), a tile has at least 16 of them: so
+# many are read in one piece.
 
 
 @dataclass(frozen=True)

@@ -103,7 +103,9 @@ class TritonKernel(TritonReductions):
         self.pointers |= {new: self.pointers[old] for new, old in self.in_place.items()}
 
         self.note_sizes_of_grid()
-        with self.block(""):  # its opening is known when the sizes are
+        # The first line of the block is empty until all is printed: only then it is known which
+        # sizes are parameters.
+        with self.block(""):
             if self.plan.product:
                 self.print_product(self.plan.product)
             elif self.plan.walked:
@@ -183,8 +185,10 @@ class TritonKernel(TritonReductions):
         return lines
 
     def load_size(self, n: int, number: int, name: str) -> str:
-        """Rows that all begin at multiples of 16 can be read 16 bytes at a time: whether they do
-        stays in the text."""
+        """The line that loads the n-th size of this call, and names it.
+
+        It says so if the size is a multiple of 16: rows of such a length can be read 16 bytes at a
+        time. (So sizes of 32 and of 48 share a kernel, and 33 has another.)"""
         place = f"sizes + {n}" if n else "sizes"
         value = f"tl.load({place})"
         if not self.plan.needs_64_bits:
@@ -210,22 +214,22 @@ class TritonKernel(TritonReductions):
 
     def print_tile_of_result(self, directions: Directions) -> None:
         """Which tile of which product of the batch this program has, and the elements of it."""
-        batch, down, across = directions
-        tall = f"tl.cdiv({iterations(down)}, ROWS)"
-        wide = f"tl.cdiv({iterations(across)}, COLUMNS)"
+        tall = f"tl.cdiv({iterations(directions.down)}, ROWS)"
+        wide = f"tl.cdiv({iterations(directions.across)}, COLUMNS)"
         self.line(f"tile = {self.program}")
         self.line(f"tall, wide = {tall}, {wide}")
-        if batch:
-            self.print_indices(batch, "tile // (tall * wide)", "", "batch")
+        if directions.batch:
+            self.print_indices(directions.batch, "tile // (tall * wide)", "", "batch")
 
         note = "Eight tiles below each other, then the eight beside them"
         self.line(f"# {note}: what they read is still in the cache")
+        # In the kernel `down` and `across` are numbers of tiles.
         self.line("down, across = tl.swizzle2d(tile // wide % tall, tile % wide, tall, wide, 8)")
 
         rows = "(down * ROWS + tl.arange(0, ROWS))[:, None]"
         columns = "(across * COLUMNS + tl.arange(0, COLUMNS))[None, :]"
-        self.print_indices(down, rows, "rows")
-        self.print_indices(across, columns, "columns", "column")
+        self.print_indices(directions.down, rows, "rows")
+        self.print_indices(directions.across, columns, "columns", "column")
         self.line("mask = rows & columns")
 
     def print_sum(self, plan: ProductPlan, total: str) -> None:
@@ -283,7 +287,10 @@ class TritonKernel(TritonReductions):
 
         Each lane has a maximum so far, and a sum of exp(x - that maximum). If a new value is
         larger, the sum so far is multiplied by exp(old maximum - new one). At the end the sums of
-        all lanes are scaled to the maximum of the row, and added."""
+        all lanes are scaled to the maximum of the row, and added.
+
+        A lane behind the end of the row takes in -inf. If it has seen nothing else, it has added
+        ones, which the last scaling multiplies by exp(-inf - maximum) = 0."""
         best, total = softmax
         shape = self.shape_of_tile()
         most, gathered = self.unique("most"), self.unique("gathered")
@@ -298,6 +305,7 @@ class TritonKernel(TritonReductions):
 
             with self.on_behalf_of(total):
                 # Where both are infinite, their difference would be NaN: it is 0.
+                # (`value` and `scale` are reserved: nothing else has such a name.)
                 x = self.text(self.trees[best])
                 difference = f"tl.where(value == {most}, 0.0, value - {most})"
                 rescaled = f"{gathered} * scale + 1.0"
@@ -366,8 +374,8 @@ class TritonKernel(TritonReductions):
         """The symbols of several loops from one running number, and the mask for where it is
         inside.
 
-        text: the running number as source. mask: the mask's name, "" for none. together: the
-        number's name, if there are several loops.
+        text: the running number as source. mask: the name that the mask gets, "" for none.
+        together: the number's name, if there are several loops.
         """
         number = together
         if len(loops) == 1:
@@ -443,9 +451,16 @@ class TritonKernel(TritonReductions):
 
     def print_row_steps(self, phase: Phase) -> None:
         """Row-level values, then the stores of finished reductions."""
+        # Where a pass is a loop over tiles, uses are counted in each pass, and so once more here.
+        # (Else `print_phases` has counted those of the whole kernel: what one pass names, the next
+        # ones know.)
         if self.reduces and not self.persistent:
             self.count_uses(self.trees[step] for step in phase.rows if not step.is_reduction)
-        for step in sorted(phase.rows, key=lambda step: step in self.values):
+
+        # A reduction of this phase has its value, and needs no more than to be stored.
+        to_compute = [step for step in phase.rows if step not in self.values]
+        to_store = [step for step in phase.rows if step in self.values]
+        for step in (*to_compute, *to_store):
             with self.on_behalf_of(step):
                 self.print_step(step, store=step in phase.stored)
         self.print_late()

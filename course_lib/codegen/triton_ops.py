@@ -17,23 +17,25 @@ import sympy
 import torch
 from torch.utils._sympy.functions import Max
 
-from course_lib.codegen.printer import (
+from course_lib.codegen.printer import Printer, decimal
+from course_lib.codegen.spellings import (
     ARITHMETIC,
     ATOM,
     MULTIPLICATION,
-    Printer,
     Spelling,
     compare,
-    decimal,
     infix,
+    prefix,
 )
 from course_lib.scheduling.expressions import Expr, symbols_of
 from course_lib.sizes import same
 
+# Triton's name of a pointer to numbers of a dtype
 POINTERS = {
     torch.float32: "*fp32", torch.float64: "*fp64", torch.float16: "*fp16", torch.bfloat16: "*bf16", torch.int8: "*i8",
     torch.int16: "*i16", torch.int32: "*i32", torch.int64: "*i64", torch.uint8: "*u8", torch.bool: "*i1",
 }  # fmt: skip
+# Names that the printers write themselves: no value gets one of them
 RESERVED = """triton tl libdevice problem sizes mask rows columns row column better value scale BLOCK ROWS COLUMNS
     DEPTH print range min max sum abs float int tile tall wide down across batch chunk inside inside_down""".split()
 HELPERS = {
@@ -55,34 +57,59 @@ HELPERS = {
     "integer_pow": "a, b):\n    r = tl.full(a.shape, 1, a.dtype)\n    for _ in tl.static_range(63):\n"
     "        r = tl.where(b % 2 != 0, r * a, r)\n        a = a * a\n        b = b // 2\n    return r",
 }
-"""Name → parameters and body."""
-NARROW, WIDENS = (torch.uint8, torch.int8, torch.int16), ("maximum", "minimum", "where")
+"""Functions that are printed above a kernel that calls them: name → parameters and body."""
+# Integers that Triton makes int32 of beside a bare number, and the operations that this happens to
+NARROW = (torch.uint8, torch.int8, torch.int16)
+WIDENS = ("maximum", "minimum", "where")
 TL = "exp exp2 log log2 rsqrt sin cos erf sigmoid floor ceil abs maximum minimum sqrt where".split()
 LIBDEVICE = "expm1 log10 log1p tan asin acos atan sinh cosh tanh asinh acosh atanh erfc pow atan2 fmod trunc".split()
 """Operations that have a function of their own name in `tl`, and in `libdevice`."""
 KEEPS_NAN = ", propagate_nan=tl.PropagateNan.ALL"
 """An argument of `tl.maximum` and `tl.minimum`: by themselves they drop a NaN, unlike eager's."""
 
-COMPARISON = 5  # How tightly `a < b` binds in Python (see `printer.ATOM`)
+# How tightly these bind in Python (see `spellings`)
+COMPARISON = 5  # `a < b`, `a == b`
+OR = 7  # `a | b`
+XOR = 8  # `a ^ b`
+AND = 9  # `a & b`
+IS_ZERO: Spelling = f"{{:{COMPARISON + 1}}} == 0", COMPARISON
 RULES: dict[str, str | Spelling] = {
-    **{op: f"tl.{op}" for op in TL}, **{op: f"libdevice.{op}" for op in LIBDEVICE}, "round": "libdevice.rint",
+    **{op: f"tl.{op}" for op in TL},
+    **{op: f"libdevice.{op}" for op in LIBDEVICE},
+    "round": "libdevice.rint",
     **ARITHMETIC,
-    "bitwise_and": infix("&", 9), "bitwise_xor": infix("^", 8), "bitwise_or": infix("|", 7),
-    "logical_and": infix("&", 9), "logical_or": infix("|", 7), "logical_not": ("{:6} == 0", 5),
-    "bitwise_not": ("~{:15}", 14), "bitwise_not:bool": ("{:6} == 0", 5),
-    "bitwise_not:uint8": ("{:8} ^ 255", 8),  # the interpreter writes ~x as x ^ -1
-    "eq": compare("==", 5), "ne": compare("!=", 5), "lt": compare("<", 5),
-    "le": compare("<=", 5), "gt": compare(">", 5), "ge": compare(">=", 5),
+    "bitwise_and": infix("&", AND),
+    "bitwise_xor": infix("^", XOR),
+    "bitwise_or": infix("|", OR),
+    "logical_and": infix("&", AND),
+    "logical_or": infix("|", OR),
+    "logical_not": IS_ZERO,
+    "bitwise_not": prefix("~"),
+    "bitwise_not:bool": IS_ZERO,
+    "bitwise_not:uint8": (f"{{:{XOR}}} ^ 255", XOR),  # the interpreter writes ~x as x ^ -1
+    "eq": compare("==", COMPARISON),
+    "ne": compare("!=", COMPARISON),
+    "lt": compare("<", COMPARISON),
+    "le": compare("<=", COMPARISON),
+    "gt": compare(">", COMPARISON),
+    "ge": compare(">=", COMPARISON),
     "maximum:float": (f"tl.maximum({{}}, {{}}{KEEPS_NAN})", ATOM),
     "minimum:float": (f"tl.minimum({{}}, {{}}{KEEPS_NAN})", ATOM),
-    "neg:float": ("{:13} * -1.0", 13),  # Triton's -x is 0 - x, which is 0.0 for 0.0
+    "neg:float": (
+        f"{{:{MULTIPLICATION}}} * -1.0",
+        MULTIPLICATION,
+    ),  # Triton's -x is 0 - x, which is 0.0 for 0.0
     "sqrt:float32": "tl.sqrt_rn",  # `tl.sqrt` is an approximation that takes denormal numbers for 0
     # `/` is one too; and Python itself would divide constants
     "reciprocal:float32": ("tl.div_rn(1.0, {})", ATOM),
-    "floordiv": "float_floor_div", "floordiv:integer": "floor_div",
-    "mod": "float_mod", "mod:integer": "floor_mod", "fmod:integer": infix("%", 13),
+    "floordiv": "float_floor_div",
+    "floordiv:integer": "floor_div",
+    "mod": "float_mod",
+    "mod:integer": "floor_mod",
+    "fmod:integer": infix("%", MULTIPLICATION),
     "random": ("tl.rand({}, {})", ATOM),
-}  # fmt: skip
+}
+"""Operation (`op:float`, `op:uint8` for such operands) → how it is spelled."""
 
 
 class TritonOps(Printer):
@@ -135,9 +162,9 @@ class TritonOps(Printer):
             first = values[0]
             self.bind(first, self.converted(first, self.type_name(first.dtype)), "number")
 
-        # A bare number makes it int32, which does not wrap around.
         text, binds = super().spell(expr)
 
+        # A bare number makes a narrow integer int32, which does not wrap around.
         has_number = expr.op in WIDENS and any(map(is_number, values))
         if expr.dtype in NARROW and (expr.op == "masked" or has_number):
             return f"{text}.to({self.type_name(expr.dtype)})", ATOM
@@ -233,7 +260,8 @@ class TritonOps(Printer):
             name = self.unique("wrapped")
             self.line(f"{name} = tl.where({at} < 0, {at} + {size}, {at})")
 
-        # What lies behind the end of the loop is not asked.
+        # What lies behind the end of the loop is not asked: the mask is that of all loops that the
+        # index depends on. (Their sum is a formula that moves with each of them.)
         mask = self.mask_under_conditions(sum(symbols_of(expr, self.trees), sympy.Integer(0)))
         is_outside = f"(({name} < 0) | ({name} >= {size}))"
         if mask:

@@ -29,11 +29,12 @@ from course_lib.scheduling.stream_nodes import Streamed
 from course_lib.sizes import NeedsNumbers, Real, Size, name_of_size, same, text_of
 from course_lib.written import as_tuple
 
-# Where torch keeps quick ways to memory: `as_strided` counts from where its tensor starts
+# Where torch keeps quick ways to memory. (Its `as_strided` counts from where the tensor starts, not
+# from where its storage does.)
 guards = torch._C._dynamo.guards
 # These operators have entries that take 3 µs less
 QUICK = {f"aten::{name}.out": f"torch.{name}" for name in ("mm", "addmm", "bmm", "baddbmm")}
-COMMENT_COLUMN = 76
+COMMENT_COLUMN = 76  # Where the comment behind a line begins
 
 
 def dtypes_by_name() -> dict[torch.dtype, str]:
@@ -120,6 +121,7 @@ class Wrapper:
 
         results = [self.value(output) for output in self.graph.outputs]
         self.line(f"return {as_tuple(results)}")
+        # Only now is it known which sizes are needed. They stand below `def`.
         self.lines[1:1] = self.lines_of_sizes()
         return Program("\n".join(self.lines) + "\n", self.names)
 
@@ -281,6 +283,8 @@ class Wrapper:
 
         A kernel with nothing to do is not called."""
         source = self.kernels[kernel]
+        # A buffer that is written in place is another name for its operand, so nothing is allocated
+        # for it below.
         for name, old in kernel.in_place.items():
             self.reuse(self.buffers[old], self.buffers[name], "in place")
 

@@ -209,7 +209,7 @@ def one_operation(op: str, x: Term) -> Term:
 
 
 def two_operands(op: str, x: Term, y: Any) -> Term:
-    """mul, atan2, ..."""
+    """mul, atan2, ... (Not add and sub: these have a factor `alpha`.)"""
     return x.binary(op, y)
 
 
@@ -310,6 +310,7 @@ def power(x: Any, exponent: Any) -> Term:
     """The exponents that torch treats specially are cheaper without `pow`, and round alike."""
     if isinstance(exponent, Term):
         return x**exponent
+    # Integers have no root, and of a reciprocal eager says what is wrong with it.
     if not x.dtype.is_floating_point and exponent not in (2, 3):
         return x**exponent
 

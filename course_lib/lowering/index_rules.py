@@ -47,7 +47,7 @@ def replaced(index: Index, dim: int, by: Any) -> list[Any]:
 def where_all(
     ops: Handler, tests: Sequence[Term], load: Callable[[], Value], other: bool | int | float
 ) -> Value:
-    """What `load` gives where all tests hold, else `other`; nothing is loaded there."""
+    """What `load` gives where all tests hold. Elsewhere `other`, and nothing is loaded."""
     if not tests:
         return load()
     return ops.masked(reduce(and_, tests).value, load, other)
@@ -244,7 +244,8 @@ def index_tensor(
 
     def body(ops: Handler, index: Index) -> Term:
         in_block = index[first:end]
-        others = iter([*index[:first], *index[end:]])
+        # The positions in the dimensions that are not looked up, in their order
+        of_other_dims = iter([*index[:first], *index[end:]])
 
         index_in_x = []
         for d, size in enumerate(x.shape):
@@ -252,7 +253,7 @@ def index_tensor(
                 wanted = index_of_dim[d].load(ops, in_block)
                 index_in_x.append(ops.indirect(wanted, size, wrap))
             else:
-                index_in_x.append(next(others))
+                index_in_x.append(next(of_other_dims))
         return element(x, ops, index_in_x)
 
     return low.pointwise(node, body)

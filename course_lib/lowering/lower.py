@@ -202,6 +202,7 @@ class Lowering:
             return results[position]
 
         value = node.meta.get("val")
+        # A number that is computed of symbolic sizes is a formula: nothing runs.
         if sizes.current() and isinstance(value, (torch.SymInt, torch.SymFloat)):
             return sizes.size(value)
         if isinstance(value, NUMBERS):
@@ -320,9 +321,12 @@ class Lowering:
         layout: Buffer,
         label: str,
         last_of_equals: bool = False,
+        around: tuple[Buffer, Buffer] | None = None,
     ) -> View:
         """Combine what `body` computes for each element of `x`, in this dtype, along `dims` (of
-        size 1 or absent in `layout`)."""
+        size 1 or absent in `layout`).
+
+        `last_of_equals`, `around`: as in `Reduction`."""
         shape = x.shape
         kept = [d for d in range(len(shape)) if d not in dims]
         keepdim = len(layout.shape) == len(shape)
@@ -361,6 +365,7 @@ class Lowering:
             kind=kind,
             accumulate=dtype,
             last_of_equals=last_of_equals,
+            around=around,
         )
         self.graph.nodes.append(loop)
         return loop.buffer.view()

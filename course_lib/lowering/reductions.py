@@ -19,7 +19,7 @@ from torch import fx
 
 from course_lib.lowering.formulas import NoLoopForm, Term
 from course_lib.lowering.indexing import contiguous
-from course_lib.lowering.ir import Buffer, Index, Reduction, View
+from course_lib.lowering.ir import Buffer, Index, View
 from course_lib.lowering.lower import Lowering, element, lowers
 from course_lib.lowering.operators import compute_dtype, name_of
 from course_lib.lowering.ops import Handler
@@ -32,7 +32,9 @@ SAME_KIND = {"amax": "max", "amin": "min"}  # They take several dimensions, and 
 
 
 def dimensions(x: View, dims: Dims) -> list[int]:
-    """The dimensions to reduce, from 0, in order. No dimension named means all of them."""
+    """The dimensions to reduce, from 0, in order. No dimension named means all of them.
+
+    (Torch has refused any other on fakes.)"""
     rank = len(x.shape)
     if rank == 0:
         return []
@@ -136,7 +138,7 @@ def mean(
     reduced = dimensions(x, dims)
     average = row_mean(low, node, x, reduced, compute_dtype(fake.dtype)).average
 
-    return finish(low, node, average, reduced, fake, "mean")
+    return from_row_value(low, node, average, reduced, fake, "mean")
 
 
 class RowMean(NamedTuple):
@@ -167,7 +169,7 @@ def row_mean(
     return RowMean(low.pointwise(node, divided, layout, "mean"), total)
 
 
-def finish(
+def from_row_value(
     low: Lowering,
     node: fx.Node,
     row: View,
@@ -176,7 +178,10 @@ def finish(
     label: str,
     function: Callable[[Term], Term] | None = None,
 ) -> View:
-    """A row value in the shape and dtype of the result, perhaps through `function`."""
+    """A row value, which has size 1 where dimensions were reduced, in the shape and dtype of the
+    result, perhaps through `function`.
+
+    `like`: the result on fakes. (`low.pointwise` converts what it stores to the layout's dtype.)"""
     layout = Buffer.like(like)
     if function is None and row.buffer.lies_like(layout):
         return row
@@ -221,6 +226,8 @@ def var_mean(
     dtype = compute_dtype(like.dtype)
 
     average, sum_of_mean = row_mean(low, node, x, reduced, dtype)
+    # `split_reductions` must know the mean, and the sum that it was made of.
+    around = average.buffer, sum_of_mean.buffer
 
     def squared_distance(ops: Handler, index: Index) -> Term:
         value = element(x, ops, index).to(dtype)
@@ -228,13 +235,11 @@ def var_mean(
         return distance * distance
 
     layout = average.buffer
-    total = low.reduction(node, SUM.name, squared_distance, x, reduced, dtype, layout, "var")
+    total = low.reduction(
+        node, SUM.name, squared_distance, x, reduced, dtype, layout, "var", around=around
+    )
 
-    # `split_reductions` must know the mean, and the sum that it was made of.
-    if isinstance(last := low.graph.nodes[-1], Reduction):
-        last.around = average.buffer, sum_of_mean.buffer
-
-    # Bessel's correction, if none is named
+    # Bessel's correction, if none is named. With too few elements eager divides by 0.
     if correction is None:
         correction = 1
     count = math.prod(x.shape[d] for d in reduced)
@@ -243,7 +248,7 @@ def var_mean(
     def variance(value: Term) -> Term:
         return value / divisor
 
-    first = finish(low, node, total, reduced, like, "var", variance)
+    first = from_row_value(low, node, total, reduced, like, "var", variance)
     if not wants_mean:
         return first
-    return first, finish(low, node, average, reduced, fakes[1], "mean")
+    return first, from_row_value(low, node, average, reduced, fakes[1], "mean")

@@ -64,6 +64,7 @@ class NotAStream(Exception):
 class Space:
     """How far each loop of a stream counts."""
 
+    # The batch: of attention, sentences and heads
     heads: tuple[int, ...]
     row: int
     column: int
@@ -311,6 +312,8 @@ class Attempt:
         linear = Linear.of(place, {loop.symbol for loop in (*self.batch, self.row)})
         if not all(linear.is_affine_in(loop.symbol) for loop in loops):
             return False
+        # The loop with the shortest step first: each one must step over all that those before it
+        # reach, or two rows would have one element.
         steps = sorted((linear.coefficient(loop.symbol), loop.size) for loop in loops)
         reach = 1
         for step, size in steps:
@@ -332,6 +335,7 @@ class Attempt:
             args=tuple(self.program.buffers[name].view() for name in stream.reads),
             kwargs={},
             outputs=(*(end.out for end in stream.ends), *(each.out for each in stream.of_rows)),
+            # Not None: it writes into memory that it is given (`memory.plan`).
             out_variant="stream",
             origins=tuple(origins),
             why="a row is read in blocks: no matrix of scores",

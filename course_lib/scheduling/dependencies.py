@@ -20,7 +20,8 @@ from course_lib.lowering.ir import Buffer, ExternKernel, LoopNode, Node, Reducti
 from course_lib.lowering.ops import linear_index
 from course_lib.scheduling.expressions import TreeBuilder
 
-# What is not counted among the operations of a body
+# What is not counted among the operations of a body: it costs next to nothing, or is counted as a
+# read
 FREE = frozenset("load constant to_dtype index_expr masked".split())
 
 
@@ -46,18 +47,19 @@ class Body(NamedTuple):
         """Every formula of loop symbols in it."""
         return [self.write.index, *(access.index for access in self.reads), *self.values]
 
-    def moved(self, moved: Mapping[Linear, Linear]) -> "Body":
+    def in_other_loops(self, formulas: Mapping[Linear, Linear]) -> "Body":
         """This body in terms of other loop symbols.
 
-        `moved`: formula → the formula in those symbols."""
-        reads = tuple([Access(buffer, moved[index]) for buffer, index in self.reads])
-        write = Access(self.write.buffer, moved[self.write.index])
-        values = tuple([moved[value] for value in self.values])
+        `formulas`: each formula of it → the same in those symbols."""
+        reads = tuple([Access(buffer, formulas[index]) for buffer, index in self.reads])
+        write = Access(self.write.buffer, formulas[self.write.index])
+        values = tuple([formulas[value] for value in self.values])
         return Body(reads, write, values, self.operations)
 
 
-class Moved(dict[Linear, Linear]):
-    """Formulas after each loop symbol has become another formula. Each is computed once."""
+class InOtherLoops(dict[Linear, Linear]):
+    """Formula → the same after each loop symbol has become another formula (`become`). Each is
+    computed when it is first asked for, and then kept."""
 
     def __init__(self, become: Mapping[sympy.Symbol, Linear]) -> None:
         self.become = become
@@ -68,8 +70,8 @@ class Moved(dict[Linear, Linear]):
 
 
 def record(node: LoopNode, buffers: Mapping[str, Buffer]) -> Body:
-    """Run the body of `node` at symbolic indices: i0, i1, ... for what is kept, j0, j1, ... for
-    what is reduced."""
+    """What the body of `node` touches: it is run at symbolic indices, i0, i1, ... for what is kept
+    and j0, j1, ... for what is reduced."""
     index, rindex = node.symbols
     linear = functools.partial(Linear.of, loops=frozenset((*index, *rindex)))
 
@@ -101,7 +103,8 @@ def record(node: LoopNode, buffers: Mapping[str, Buffer]) -> Body:
 def record_all(
     nodes: Iterable[Node], buffers: Mapping[str, Buffer], known: Mapping[Node, Body]
 ) -> dict[Node, Body]:
-    """The body of every loop node; of those in `known` it need not be recorded again."""
+    """The body of every loop node. `known`: bodies that were recorded before, and need not be
+    again."""
     bodies: dict[Node, Body] = {}
     for node in nodes:
         if not isinstance(node, ExternKernel):

@@ -36,7 +36,12 @@ COSTLY = frozenset(
 class Expr:
     """One operation.
 
-    `detail` is what is not an operand: a load's (buffer, index), a constant's number, ..."""
+    `detail` is what is not an operand, for these operations:
+
+        load         (buffer, flat index)         constant    its number
+        value_of     the `Step`                   masked      the number outside of the mask
+        index_expr   the formula                  indirect    (size, may it be negative?)
+    """
 
     op: str
     args: tuple["Expr", ...]
@@ -85,6 +90,7 @@ class TreeBuilder:
             )
 
         def operation(*args: Expr) -> Expr:
+            # All operands have one dtype: `formulas.Term` has converted them.
             dtype = torch.bool if op in BOOLEAN else args[0].dtype
             if op.startswith("logical"):
                 args = tuple(self.to_dtype(arg, torch.bool) for arg in args)
@@ -132,31 +138,33 @@ class TreeBuilder:
         It needs every index that it looked up: one into a dimension of size 1 must be in range,
         too."""
         outer, self.looking_up = self.looking_up, []
-        value = body()
+        try:
+            value = body()
+            looked_up_here = self.looking_up
+        finally:
+            self.looking_up = outer
 
-        for symbol in self.looking_up:
+        for symbol in looked_up_here:
             if self.indirect_values[symbol] not in set(value.walk()):
                 place, zero = self.index_expr(symbol, torch.int64), self.constant(0, torch.int64)
                 in_range = self.make("ge", (place, zero), torch.bool)
                 # The same value on both sides: the tree has the index in it now, so a kernel
                 # computes and checks it.
                 value = self.where(in_range, value, value)
-
-        self.looking_up = outer
         return value
 
     def indirect(self, value: Expr, size: int | sympy.Expr, wrap: bool = True) -> sympy.Symbol:
+        """A symbol for an index that is data: below, or in -size..size if it may `wrap`."""
         node = self.make("indirect", (value,), torch.int64, (size, wrap))
-        new = sympy.Symbol(f"at{len(self.indirect_values)}", integer=True, nonnegative=True)
 
         # The same lookup twice is one symbol.
-        symbol = new
-        for earlier, known in self.indirect_values.items():
-            if known is node:
-                symbol = earlier
-                break
+        known = self.indirect_values.items()
+        symbol = next((symbol for symbol, earlier in known if earlier is node), None)
+        if symbol is None:
+            name = f"at{len(self.indirect_values)}"
+            symbol = sympy.Symbol(name, integer=True, nonnegative=True)
+            self.indirect_values[symbol] = node
 
-        self.indirect_values[symbol] = node
         self.looking_up.append(symbol)
         return symbol
 
@@ -199,11 +207,18 @@ def loads(tree: Expr) -> list[tuple[str, sympy.Expr]]:
 
 def symbols_of(expr: Expr, trees: Mapping[Step, Expr]) -> set[sympy.Symbol]:
     """The symbols of loops that a value depends on, here or where it was computed (`trees`)."""
-    nodes = list(expr.walk())
     symbols: set[sympy.Symbol] = set()
-    for node in nodes:  # they become more
+    visited: set[Expr] = set()
+    left = [expr]
+    while left:
+        node = left.pop()
+        if node in visited:
+            continue
+        visited.add(node)
+        left += node.args
+
         if node.op == "value_of":
-            nodes += [below for below in trees[node.detail].walk() if below not in nodes]
+            left.append(trees[node.detail])
         elif node.op == "load":
             _, index = node.detail
             symbols |= index.free_symbols

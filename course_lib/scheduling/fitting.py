@@ -33,9 +33,10 @@ MOST_ACROSS = 8192  # Columns whose sums a thread can keep in its cache while it
 
 @cache
 def fit(a: Group, b: Group) -> Group | None:
-    """Both groups as one, or None if no loops serve both; rather one without mismatched buffers.
+    """Both groups as one, or None if no loops serve both. Of several ways the first without
+    mismatched buffers, if there is one.
 
-    (`schedule` clears it.)"""
+    (The answers are kept: each rule asks. `schedule` clears them at its end.)"""
     second_best: Group | None = None
 
     for formula_a, formula_b in ways_to_fit(a, b):
@@ -306,7 +307,7 @@ def assemble(pieces: list[Piece], a: Group, b: Group, leader: int) -> Group:
     nodes = tuple(member.node for member in members)
     both = Group(a.usage, positions, nodes, tuple(loops), members)
 
-    # What both touch is known without a look at each access.
+    # Cached properties: what both touch is known without a look at each access.
     both.writes = a.writes | b.writes
     both.reads = (a.reads | b.reads) - both.writes
     return both

@@ -25,9 +25,10 @@ Buffers = frozenset[Buffer]
 FusionRule = Callable[[Group, Group, Buffers], str | None]
 """(producer, consumer, what is between them) → why not, or None."""
 
-ONE_ROW = 16 * 1024  # Columns from which on a single row should not be left to one thread
-MANY_STEPS = 256  # Nodes from which on a kernel is too long for compilers
-LAUNCH = 2**23  # Bytes that a GPU moves while a kernel starts
+ONE_ROW = 16 * 1024  # A single row of so many columns should not be left to one thread
+MANY_STEPS = 256  # A kernel of more nodes is too long for compilers
+# What it costs to start a kernel on a GPU, as bytes: so many it moves in the same time
+LAUNCH = 2**23
 GOOD_PART = 8  # Siblings share a good part if it is an eighth of what the smaller one moves
 
 
@@ -64,8 +65,8 @@ def can_fuse(
 
 
 def saved(producer: Group, consumer: Group) -> int:
-    """Bytes of traffic that disappear; of two small kernels on a GPU, those that could move while
-    one of them starts."""
+    """Bytes of traffic that disappear. If there are none, and both are small kernels of a GPU: what
+    the start of one of them costs (`LAUNCH`)."""
     both = join(producer, consumer)
     if both is None:
         return 0
@@ -139,6 +140,7 @@ def siblings_share_enough(producer: Group, consumer: Group, shared: Buffers) -> 
     if producer.writes & consumer.reads:
         return None
 
+    # (Two small kernels of a GPU that share nothing pass: a start costs more than either moves.)
     gain = saved(producer, consumer)
     smaller = min(producer.traffic, consumer.traffic)
     if gain * GOOD_PART < smaller:

@@ -20,13 +20,14 @@ import sympy
 
 from course_lib.lowering.indexing import Linear, loop_symbols
 from course_lib.lowering.ir import Buffer, ExternKernel, LoopNode, Node, Pointwise, Reduction
-from course_lib.scheduling.dependencies import Access, Body, Moved
+from course_lib.scheduling.dependencies import Access, Body, InOtherLoops
 from course_lib.scheduling.expressions import COSTLY
 from course_lib.scheduling.kernel import FusedKernel, Kind, Level, Loop, Nest, Step
 from course_lib.sizes import hint, is_size, same
 
-MOST_OPERATIONS = 8  # Of a loop that counts as cheap
-MOST_BUFFERS = 2  # That it reads
+# A loop is cheap to compute again if it has at most so many operations, and reads so many buffers
+MOST_OPERATIONS = 8
+MOST_BUFFERS = 2
 
 
 class Usage(NamedTuple):
@@ -145,7 +146,7 @@ class Group(Nest):
         loops_of_sum = {}
         rows = self.rows
         for member in self.members:
-            # most members reduce nothing
+            # (Asked first, for most members reduce nothing.)
             reduces = bool(member.rindex)
             loops = tuple(loop for loop in rows if reduces and member.reduces_over(loop))
             if loops:
@@ -272,12 +273,12 @@ def rewritten(
         return members
 
     # The members of a group share most of their formulas: each is computed once
-    moved = Moved(become)
+    formulas = InOtherLoops(become)
     result = []
     for member in members:
-        index = tuple([moved[formula] for formula in member.index])
-        rindex = tuple([moved[formula] for formula in member.rindex])
-        result.append(Member(member.node, index, rindex, member.body.moved(moved)))
+        index = tuple([formulas[formula] for formula in member.index])
+        rindex = tuple([formulas[formula] for formula in member.rindex])
+        result.append(Member(member.node, index, rindex, member.body.in_other_loops(formulas)))
     return tuple(result)
 
 

@@ -85,7 +85,7 @@ def cheap_and_apart(fusion: Fusion) -> list[Inlining]:
             inlinings += [Inlining(node, reader, why) for reader in readers_of(node, fusion)]
 
     # What a learner's own rules store is left as it is.
-    if inlinings or not fusion.has_own_rules:
+    if inlinings or not fusion.decides_by_our_rules:
         return inlinings
 
     for group in fusion.groups:
@@ -161,6 +161,7 @@ def short_enough(nodes: Sequence[Node], pairs: Sequence[Inlining]) -> list[Inlin
     length: dict[Node, int] = {}
     for node in nodes:
         lengths_inside = [length[producer] for producer in producers_of.get(node, ())]
+        # What is too long itself is not inlined, and so adds nothing.
         length[node] = len(node.origins) + sum(n for n in lengths_inside if n <= LONGEST)
 
     return [pair for pair in pairs if length[pair.producer] <= LONGEST]
@@ -197,6 +198,7 @@ def inlined_into(node: Node, producers: Sequence[Any]) -> Node:
     def inner(ops: Handler, *indices: Index) -> Value:
         return node.inner(Inline(ops, by_name), *indices)
 
+    # A dictionary for its order: the operations of the producers come first.
     origins: dict[Any, None] = {}
     for part in (*producers, node):
         origins.update(dict.fromkeys(part.origins))

@@ -25,7 +25,9 @@ from course_lib.scheduling.order import Order
 from course_lib.sizes import hint
 
 CanFuse = Callable[[Group, Group], Fuse | No]
-SIBLINGS = 8  # How many of the readers of one buffer are compared with each other
+# Of the readers of one buffer, runs of so many are compared with each other: with all, a buffer
+# that a thousand loops read would give half a million pairs
+SIBLINGS = 8
 NAMED = 5  # Nodes that a kernel is named after
 
 
@@ -42,16 +44,17 @@ class Decision(NamedTuple):
 
 @dataclass(order=True)
 class Candidate:
-    """Two groups that may become one kernel. The greatest saving comes first, then program order.
+    """Two groups that may become one kernel.
 
-    What a pair is known to save comes behind its place in the program: of many pairs that may save
-    the same, the first is asked and fused, and the others, of which some are gone then, are not
-    asked before."""
+    Candidates are compared field by field, and the least comes first: the greatest saving, then the
+    first in the program. A pair that was asked comes before the pairs behind it that may save as
+    much. So it is fused before these are asked; some have lost a group by then, and never are."""
 
+    # Negative, so that the greatest saving is the least
     minus_saved: int
     producer_positions: tuple[int, ...]
     consumer_positions: tuple[int, ...]
-    # False: it saves at most so much. True: `can_fuse` said so
+    # False: it saves at most so many bytes (`most_bytes_saved`). True: `can_fuse` has said how many
     is_known: bool
     producer: Group = field(compare=False)
     consumer: Group = field(compare=False)
@@ -82,12 +85,15 @@ class Fusion:
         self.slots = dict(enumerate(self.alone))
         self.slot_of = {group: n for n, group in self.slots.items()}
 
+        # What was said of each pair that was asked
         self.answers: dict[tuple[Group, Group], Fuse | No] = {}
+        # The pairs that were fused, in this order
         self.done: list[Decision] = []
 
     @property
-    def has_own_rules(self) -> bool:
-        """Is it ours that decides? What another `can_fuse` decides is not improved upon."""
+    def decides_by_our_rules(self) -> bool:
+        """True for `fusion.can_fuse`, False for a learner's own, whose decisions are not improved
+        upon."""
         return self.can_fuse is can_fuse
 
     @property
@@ -103,18 +109,20 @@ class Fusion:
     def one_round(self) -> bool:
         """Fuse what can be fused, each group at most once. True if anything was.
 
-        A pair waits by the most that it could save, and is asked only when its turn comes; then it
-        waits once more, by what it saves. So a pair with a group that is gone by then is never
-        asked.
+        A pair waits by the most bytes that it could save, and is asked only when its turn comes;
+        then it waits once more, by what it saves. So a pair with a group that is gone by then is
+        never asked. (Two small kernels of a GPU may save nothing but a start. They wait with 0
+        bytes, behind all that save traffic.)
         """
         self.order.note_what_is_before()
         gone: set[Group] = set()
         queue = []
         for a, b in self.pairs():
-            # What could not be one in the round before cannot be now, either.
+            # A pair that was asked and is still there could not be one, and cannot be now, either.
             is_open = (a, b) not in self.answers
-            if is_open and not (self.has_own_rules and is_too_long(a, b)):
-                queue.append(Candidate(-most(a, b), a.positions, b.positions, False, a, b))
+            if is_open and not (self.decides_by_our_rules and is_too_long(a, b)):
+                most = most_bytes_saved(a, b)
+                queue.append(Candidate(-most, a.positions, b.positions, False, a, b))
         heapify(queue)
 
         while queue:
@@ -152,7 +160,7 @@ class Fusion:
         readers = self.readers_by_buffer()
         pairs = self.producers_with_consumers(readers)
 
-        # Two that are alike are a pair once, in one order.
+        # Where nothing goes from one to the other, either may come first: one order is enough.
         for first, second in [*siblings(readers), *self.small_neighbours()]:
             if (second, first) not in pairs:
                 pairs.add((first, second))
@@ -205,7 +213,7 @@ class Fusion:
     def opinion(self, a: Group, b: Group) -> Fuse | No:
         """What `can_fuse` says. A learner's own may say yes to what is not legal."""
         answer = self.can_fuse(a, b)
-        if isinstance(answer, Fuse) and not self.has_own_rules:
+        if isinstance(answer, Fuse) and not self.decides_by_our_rules:
             legal = can_fuse(a, b, LEGAL)
             if isinstance(legal, No):
                 return legal
@@ -251,17 +259,16 @@ def by_sizes(group: Group) -> tuple[list[int], tuple[int, ...]]:
     return [hint(loop.size) for loop in group.loops], group.positions
 
 
-def most(a: Group, b: Group) -> int:
-    """At least the bytes that fusing saves: what both read, and what goes from one to the other:
-    its reading, and its writing if nobody else needs it."""
-    saved = sum(buffer.nbytes for buffer in a.reads & b.reads)
+def most_bytes_saved(a: Group, b: Group) -> int:
+    """Fusing saves no more traffic than this: the second reading of what both read; of what goes
+    from one to the other its reading, and its writing if nobody else needs it.
+
+    (`fusion.saved` may be more: it counts a start that a GPU is spared as bytes.)"""
+    most = sum(buffer.nbytes for buffer in a.reads & b.reads)
     for buffer in a.writes & b.reads:
-        readers = a.usage.readers[buffer.name]
-        is_needed = buffer.name in a.usage.outputs or not all(
-            node in a.set_of_nodes or node in b.set_of_nodes for node in readers
-        )
-        # The read is saved, and the write, too, if nobody else reads it.
-        saved += buffer.nbytes
-        if not is_needed:
-            saved += buffer.nbytes
-    return saved
+        most += buffer.nbytes
+
+        readers_elsewhere = a.usage.readers[buffer.name] - a.set_of_nodes - b.set_of_nodes
+        if buffer.name not in a.usage.outputs and not readers_elsewhere:
+            most += buffer.nbytes
+    return most

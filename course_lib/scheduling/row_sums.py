@@ -53,6 +53,7 @@ class Factors:
 
 
 def clean(powers: Counter[Any]) -> Counter[Any]:
+    """Without the factors whose power is 0, so that equal products are equal."""
     return Counter({key: power for key, power in powers.items() if power})
 
 
@@ -121,8 +122,7 @@ class Exchange:
             if factors.powers[product] != 1:
                 continue
             # The product is `a @ turned`. It can be exchanged if forward has computed the product
-            # of # all other factors (the weights) with what `turned` is the transpose of (the
-            # values).
+            # of all other factors (the weights) with the values, whose transpose `turned` is.
             a, turned = product.args
             rest = factors.without(product)
             for known in products:
@@ -157,15 +157,15 @@ class Exchange:
 
 
 def ratio(rest: Factors, known: fx.Node, turned: fx.Node) -> float | None:
-    """By which number `rest` is more than what `known` multiplies, if `known` is a product with
-    what was turned."""
+    """How many times as large `rest` is as what `known` multiplies, if `known` is a product with
+    what was turned; None if it is not, or multiplies other factors."""
     weights, values = known.args
     if not is_transpose(turned, values):
         return None
-    theirs = factors_of(weights)
-    if clean(rest.powers) != clean(theirs.powers) or not theirs.number:
+    of_known = factors_of(weights)
+    if clean(rest.powers) != clean(of_known.powers) or not of_known.number:
         return None
-    return rest.number / theirs.number
+    return rest.number / of_known.number
 
 
 def is_transpose(turned: Any, values: Any) -> bool:

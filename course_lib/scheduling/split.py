@@ -30,8 +30,6 @@ PROGRAMS = 8192
 # Chunks of sums down the columns, each gathered by a program that walks along rows: one for each
 # multiprocessor
 WALKS = 128
-
-
 # A chunk has at least so many columns
 CHUNK = 2048
 # Where rows are neighbours in memory, a program takes so many at once
@@ -261,14 +259,17 @@ def rows_are_neighbours(
     along_rows = 0
     along_columns = 0
     for index in reads:
+        # What moves with one of them only (a bias, a mean) is small: it stays in the cache.
         moves_with_both = moves_with_any(index, rows) and moves_with_any(index, columns)
         if moves_with_both:
+            # True counts as 1.
             along_rows += steps_with_any(index, rows)
             along_columns += steps_with_any(index, columns)
     return along_rows > along_columns
 
 
 def moves_with_any(index: Linear, symbols: Collection[sympy.Symbol]) -> bool:
+    """True if the next iteration of one of the loops reads another element, wherever that is."""
     return any(index.moves_with(symbol) for symbol in symbols)
 
 

@@ -138,8 +138,8 @@ class Trees:
         return None
 
     def producer(self, node: Node, make: Callable[[Index], Expr]) -> Producer:
-        """Makes the tree of an element once: a chain in which each value is used twice would be
-        walked very often."""
+        """Makes the tree of an element once: in a chain of n loops in which each value is used
+        twice, the first would be walked 2**n times."""
 
         def element(ops: Inline, index: Index) -> Expr:
             key = (node, tuple(index))
@@ -229,19 +229,24 @@ class Trees:
     def factor(self, view: View, index: Index, depth: Loop) -> Expr:
         """An element of an operand: what is only another layout of a buffer is read in that
         buffer."""
+        # `Inline` only asks `get` of its producers, which `Copies` has as a dict would.
         inline = Inline(self.builder, Copies(self))  # type: ignore[arg-type]
         return self.element(view, index, inline, depth)
 
     def element(self, view: View, index: Index, inline: Inline | None = None, *loops: Loop) -> Expr:
         """An element of a view that a product reads.
 
-        (How far each symbol counts is known here: no formula needs // or %.)"""
-        inline, buffer = inline or self.inline, view.buffer
+        `inline`: what may be computed again instead of loaded; by default all that the stream has.
+        `loops`: more loops that `index` may name."""
+        inline = inline or self.inline
+        buffer = view.buffer
         flat = linear_index(index, view.stride, view.offset)
         producer = inline.producers.get(buffer.name)
         if producer is None:
             return self.builder.load(buffer.name, flat)
 
+        # The place in memory becomes an index into the buffer again. `unflatten` is told how far
+        # each symbol counts. So it finds which dimension a term belongs to, without // and %.
         extent = {loop.symbol: loop.size for loop in (*self.batch, self.row, self.column, *loops)}
         return producer.inner(inline, unflatten(flat, extent, buffer.shape, buffer.stride))
 

@@ -44,7 +44,7 @@ MOST_TIMES = 1
 
 
 def can_be_printed(stream: Streamed) -> str:
-    """Why a printer has no form for a stream: the C++ printer has one for each."""
+    """Never a reason why not: the C++ printer has a form for each stream."""
     return ""
 
 
@@ -57,8 +57,8 @@ def stream_products(
 
     `graph.streams` tells of each.
 
-    `why_not` says why the printer cannot print one, or nothing if it can. So many streams may each
-    compute one product as `most_times` says."""
+    `why_not` says why the printer cannot print one, or nothing if it can. A product that more than
+    `most_times` streams need is computed once, and stored."""
     candidates = [node for node in graph.nodes if isinstance(node, ExternKernel)]
     candidates = list(filter(could_end_a_stream, candidates))
     if not candidates:
@@ -133,7 +133,7 @@ class Finder:
         if loops > MOST_BEFORE:
             raise Refused(f"more than {MOST_BEFORE} operations lie before this product")
 
-    def others(self, node: Node, inside: Collection[Node]) -> tuple[bool, list[Node]]:
+    def needs_elsewhere(self, node: Node, inside: Collection[Node]) -> tuple[bool, list[Node]]:
         """Is the result of `node` returned? And the nodes that read it and do not lie inside."""
         is_returned, readers = False, []
         for buffer in node.buffers:
@@ -281,6 +281,8 @@ class Choice:
                     attempt.keep(node, "")
                     return attempt
 
+        # First with the reductions that it needs on the way; then with these read from memory,
+        # where other streams store them.
         for stored in ((), self.all_reductions - {node}):
             with contextlib.suppress(NotAStream, Refused):
                 self.finder.look_before(*node.buffers)
@@ -356,15 +358,15 @@ class Choice:
         """A matrix that somebody else needs has to be stored: its streams are none.
 
         Again, for then others may need one."""
-        waiting = True
-        while waiting:
-            waiting = False
+        changed = True
+        while changed:
+            changed = False
             inside = {node for attempt in self.found for node in (*attempt.inside, *attempt.lasts)}
             for attempt in list(self.found):
                 reason = self.must_be_stored(attempt, inside)
                 if not reason:
                     continue
-                waiting = True
+                changed = True
                 wider = self.with_its_readers(attempt, inside)
                 if wider is None:
                     self.drop(attempt, reason)
@@ -377,8 +379,8 @@ class Choice:
         why the matrix would be stored: `(e @ v) / e.sum(-1)`."""
         readers: dict[Node, None] = {}
         for node in self.finder.in_program_order(attempt.inside):
-            _, others = self.finder.others(node, inside)
-            readers |= dict.fromkeys(filter(is_along_a_row, others))
+            _, outside = self.finder.needs_elsewhere(node, inside)
+            readers |= dict.fromkeys(filter(is_along_a_row, outside))
         ends = [Ending(reader) for reader in readers]
         if not ends or any(end.space != attempt.space for end in ends):
             return None
@@ -418,7 +420,7 @@ class Choice:
         Raises `Refused` if that is a matrix."""
         if any(node in other.kept for other in self.found):
             return
-        is_returned, readers = self.finder.others(node, inside)
+        is_returned, readers = self.finder.needs_elsewhere(node, inside)
         name = label_of(node)
         if is_returned:
             why = f"{name} is also returned (or kept for backward), so it must be stored"

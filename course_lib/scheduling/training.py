@@ -39,7 +39,8 @@ Cut = Callable[[fx.GraphModule, MayRecompute], Partition]
 Lower = Callable[[fx.GraphModule], LoopGraph]
 WhyNot = Callable[[Streamed], str]
 """Why the printer has no form for a stream; empty if it has one."""
-# Each time, the products that cannot be streams are left as they were
+# So many cuts are tried. Each try leaves out the products that the one before could not make
+# streams of
 MOST_TRIES = 3
 # So many streams may each compute a product: one for the gradients of queries, one for those of
 # keys and values, and before them one for a sum along each row

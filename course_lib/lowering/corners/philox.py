@@ -36,6 +36,10 @@ LIBRARY.define(
 )
 LOW = 0xFFFFFFFF  # The lower half of 64 bits
 ROUNDS = 10  # As many as Philox4x32-10 has, torch's generator on a GPU
+# The numbers of Philox's paper: what two of the words are multiplied by in each round, and what is
+# added to the two keys after it
+FACTORS = 0xD2511F53, 0xCD9E8D57
+KEY_STEPS = 0x9E3779B9, 0xBB67AE85
 
 
 def philox(seed: Tensor, n: Tensor) -> Tensor:
@@ -47,8 +51,8 @@ def philox(seed: Tensor, n: Tensor) -> Tensor:
 
     for _ in range(ROUNDS):
         # 64 bits of two times 32; the sign is only one more bit
-        p = a * 0xD2511F53
-        q = c * 0xCD9E8D57
+        p = a * FACTORS[0]
+        q = c * FACTORS[1]
         high_p = p >> 32 & LOW
         high_q = q >> 32 & LOW
 
@@ -57,8 +61,8 @@ def philox(seed: Tensor, n: Tensor) -> Tensor:
         c = high_p ^ d ^ key2
         d = p & LOW
 
-        key = key + 0x9E3779B9 & LOW
-        key2 = key2 + 0xBB67AE85 & LOW
+        key = key + KEY_STEPS[0] & LOW
+        key2 = key2 + KEY_STEPS[1] & LOW
 
     # As `tl.rand`: the 32 bits as a signed number, its magnitude times 2**-31. The factor is
     # rounded down, so that 1 is not reached.
