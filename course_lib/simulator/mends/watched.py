@@ -258,8 +258,11 @@ def after_scan(scan: Any, undefined: Any) -> Any:
 
 
 def load_and_store() -> None:
-    for kind in (interpreter.BlockPointerHandle, interpreter.TensorDescHandle):
-        kind.materialize_pointers = into_its_tensor(kind.materialize_pointers)
+    # Triton 3.9 has no block pointers.
+    for name in ("BlockPointerHandle", "TensorDescHandle"):
+        kind = getattr(interpreter, name, None)
+        if kind is not None:
+            kind.materialize_pointers = into_its_tensor(kind.materialize_pointers)
     load, store, change = (
         Builder.create_masked_load,
         Builder.create_masked_store,
