@@ -13,6 +13,7 @@ from torch import nn
 from course_lib.codegen.cpp import cpp_source
 from course_lib.lowering import ExternKernel
 from course_lib.scheduling import Fuse, FusedKernel, can_fuse, schedule, split_reductions
+from course_lib.scheduling.fusion import LAUNCH
 from course_lib.scheduling.merging import Fusion
 
 
@@ -296,6 +297,19 @@ def test_small_kernels_start_together_on_a_gpu():
     assert len(schedule(on_a_gpu(lowered(counters, *small))).kernels) == 1
     large = [torch.empty(2**20) for _ in range(3)]
     assert len(schedule(on_a_gpu(lowered(counters, *large))).kernels) == 3
+
+
+def test_small_kernels_that_share_nothing_come_after_those_that_do():
+    """A start that is spared is counted as many bytes, but such a pair waits until all traffic is saved."""
+    two_of_each = lambda x, y: (x + 1, y + 1, x * 2, y * 2)
+    vectors = torch.empty(64), torch.empty(64)
+    result = schedule(on_a_gpu(lowered(two_of_each, *vectors)))
+
+    fused = [
+        decision.answer.saved for decision in result.decisions if isinstance(decision.answer, Fuse)
+    ]
+    read_once = 64 * 4
+    assert fused == [read_once, read_once, LAUNCH]
 
 
 def test_small_kernels_that_need_each_other_do_not():
