@@ -21,15 +21,18 @@ from typing import Any
 import torch
 
 from course_lib.capture import FUNCTION, Guard, SameAs, Source
-from course_lib.capture.guard_tests import Operator, SwitchIs, has_literal
+from course_lib.capture.guard_tests import Holds, Operator, SwitchIs, has_literal
 from course_lib.capture.sources import ALL_OF, HELPERS, Attribute
 from course_lib.guards.tensors import in_c, looks_of
 
 IN_C = ("looks_like", "unchanged", "note")
 """Functions of `_tensors.c` that checks call."""
-HELPERS.update(
-    dict.fromkeys((*IN_C, "noted", "again"))
-)  # no variable of a check gets one of these names
+NOTED, AGAIN = "noted", "again"
+"""What a check in two functions uses besides (`corners/dictionaries.py`): what was noted of
+dictionaries, and its second function."""
+# A name in HELPERS is reserved: no parameter goes by it (`variable_for`). The values of these exist
+# only once there is a check, so they are None until then.
+HELPERS.update(dict.fromkeys((*IN_C, NOTED, AGAIN)))
 
 SHORT_LINE = 120
 """Characters of tests that stand in one line; more are written below one another."""
@@ -59,11 +62,13 @@ class Names:
 
     def __init__(self, parameters: Sequence[str]) -> None:
         self.parameters = tuple(parameters)
-        self.known: dict[str, Any] = {
-            **HELPERS,
-            **{name: getattr(in_c(), name, None) for name in IN_C},
-            "noted": [b"", b""],
-        }
+        self.known: dict[str, Any] = {**HELPERS, NOTED: [b"", b""]}
+        for name in IN_C:
+            # Without C no text names these. A call by mistake is then a NameError, which a check
+            # does not catch; a call of None would be one of MOVED, "the guard does not hold".
+            del self.known[name]
+            if hasattr(in_c(), name):
+                self.known[name] = getattr(in_c(), name)
         self._spelled: dict[int, str] = {}
 
     def spell(self, value: Any, op: Operator = "==") -> str:
@@ -112,25 +117,17 @@ class Body:
     def ask(self, guards: Iterable[Guard]) -> None:
         """Add what returns where one of these does not hold."""
         for guard in guards:
-            conditions = [self.listed_once(condition) for condition in self.conditions(guard)]
+            conditions = self.conditions(guard)
             together = " or "
             if len("".join(conditions)) >= SHORT_LINE:
                 together = " or \\\n                "
             self.lines.append(f"if {together.join(conditions)}: return False")
 
-    def listed_once(self, condition: str) -> str:
-        """A condition in which the variable stands for what lists all values of a dict (a formula
-        names whole paths)."""
-        if ALL_OF in condition:
-            for source, name in self.variables.items():
-                if source.before.startswith(ALL_OF):
-                    condition = condition.replace(source.expr, name)
-        return condition
-
     def conditions(self, guard: Guard) -> list[str]:
         """When the guard does not hold: one condition for each test, or one for all that C asks of
         a tensor."""
         path = self.variable(guard.source)
+        # `looks_like` asks what all seven tests of such a guard ask
         if looks := looks_of(guard):
             wanted = ", ".join(map(self.names.spell, looks))
             return [f"not looks_like({path}, {wanted})"]
@@ -140,9 +137,25 @@ class Body:
             if isinstance(test, SwitchIs):
                 call = self.names.call_of(test)
                 conditions.append(test.differs(call, self.spell))
-            else:
-                conditions.append(test.fails(path, self.spell))
+                continue
+
+            condition = test.fails(path, self.spell)
+            if isinstance(test, Holds):
+                condition = self.listed_once(condition)
+            conditions.append(condition)
         return conditions
+
+    def listed_once(self, formula: str) -> str:
+        """A formula that reads the variables of lists that were made already.
+
+        A formula of sizes names sources by their whole paths, which may begin with the list of all
+        values of a dict: `[*dict.values(d)][0].shape[0]`. Where that list is in `v3`, this becomes
+        `v3[0].shape[0]`, so the list is not made again."""
+        if ALL_OF in formula:
+            for source, name in self.variables.items():
+                if source.before.startswith(ALL_OF):
+                    formula = formula.replace(source.expr, name)
+        return formula
 
     def spell(self, value: Any, op: Operator = "==") -> str:
         """The right side of a test: an object, or what lies at another source."""

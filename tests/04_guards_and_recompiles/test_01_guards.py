@@ -11,7 +11,7 @@ import course_lib as cl
 from course_lib import events
 from course_lib.capture.guard_tests import Guard, SwitchIs
 from course_lib.capture.sources import FRAME
-from course_lib.guards import Check
+from course_lib.guards import Check, writing
 from course_lib.guards.tensors import in_c
 from course_lib.viz.recording import Recording
 
@@ -394,3 +394,28 @@ def test_switches_of_one_name_are_told_apart(parameters):
             check = Check([Guard(FRAME, "state", (test, *tests))], parameters)
             holds = all(eval(t.left) is t.right for t in (test, *tests))
             assert check(lambda: None, None) is holds
+
+
+class Key:
+    """A key that no Python text stands for: the value under it is found by its place."""
+
+
+def test_a_text_that_looks_like_a_path_is_compared_as_it_is():
+    """In a formula a variable stands for the path `[*dict.values(d)]`; not in a text of the
+    program."""
+    key = Key()
+
+    def scaled(d, text, x):
+        for value in d.values():
+            x = x * value
+        return x + 1 if text == "[*dict.values(d)]" else x
+
+    texts = ["[*dict.values(d)]", "[*dict.values(d)]", *(f"v{n}" for n in range(6))]
+    calls = [({key: 2}, text, torch.ones(2)) for text in texts]
+    assert compiles(scaled, *calls)[:2] == [1, 0]
+
+
+def test_a_name_of_c_is_unknown_where_there_is_no_c(monkeypatch):
+    monkeypatch.setattr(writing, "in_c", lambda: None)
+    names = writing.Names(["x"])
+    assert not set(writing.IN_C) & set(names.known)
