@@ -210,14 +210,22 @@ def minimum_cut(
 
 
 def cut(pipes: Sequence[tuple[str, str, float]]) -> list[str]:
-    """The ends of pipes on the source's side of the narrowest cut from "source" to "sink"."""
+    """The ends of pipes on the source's side of the narrowest cut from "source" to "sink".
+
+    Raises NotImplementedError where only pipes without end lead from one to the other: a value that
+    cannot be kept is needed, and cannot be computed again."""
     # Imported here: the import takes longer than the cut, and a cut that is in the cache needs
     # neither.
     networkx = importlib.import_module("networkx")
     network = networkx.DiGraph()
     network.add_nodes_from(("source", "sink"))
     network.add_weighted_edges_from(pipes, weight="capacity")
-    _, (source_side, _) = networkx.minimum_cut(network, "source", "sink")
+    try:
+        _, (source_side, _) = networkx.minimum_cut(network, "source", "sink")
+    except networkx.NetworkXUnbounded:
+        raise NotImplementedError(
+            "backward needs a value that can be neither kept nor computed again"
+        ) from None
     return sorted(source_side)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -12,7 +13,8 @@ import torch.nn.functional as F
 from torch import Tensor
 
 import course_lib as cl
-from course_lib import autograd, config, events
+from course_lib import autograd, config, events, lowering
+from course_lib.autograd.signature import Update
 from course_lib.scheduling import FusedKernel
 
 
@@ -83,6 +85,16 @@ def test_an_input_that_is_overwritten_is_not_what_is_kept():
     assert (
         x.grad is not None and x.grad.tolist() == [0, 1, 2, 3] and buffer.tolist() == [1, 2, 3, 4]
     )
+
+
+def test_backward_that_reads_an_overwritten_input_itself_is_refused():
+    """Capture lets no such program through. Who calls `partition` gets a reason all the same."""
+    trace = trained(lambda x, buffer: x * buffer, leaf(4), torch.ones(4))
+    joint = trace.of(events.JointTraced)[0].graph
+    update = Update(input=1, index=0, seen_by="version")
+    joint.meta["signature"] = replace(joint.meta["signature"], updates=(update,))
+    with pytest.raises(NotImplementedError, match="neither kept nor computed again"):
+        autograd.partition(joint, lowering.may_recompute)
 
 
 def test_a_backward_that_fails_in_eager_fails_when_it_is_asked_for():
