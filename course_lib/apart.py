@@ -33,13 +33,18 @@ def apart_from_hooks() -> Iterator[None]:
 
 
 def as_it_is(tensor: torch.Tensor) -> torch.Tensor:
+    """The hook that changes nothing: it keeps hooks of the user's from being asked."""
     return tensor
 
 
 @contextlib.contextmanager
 def filters_unchanged() -> Iterator[None]:
     """Let `catch_warnings` inside not count as a change of the filters: Python would forget which
-    warnings were shown."""
+    warnings were shown.
+
+    `catch_warnings` calls a function of `warnings` that counts the change. Inside, it does
+    nothing."""
+    # Since 3.14 the code is in the second module, and the function has the second name.
     modules = [sys.modules[name] for name in ("warnings", "_py_warnings") if name in sys.modules]
     names = ("_filters_mutated", "_filters_mutated_lock_held")
     before = [
@@ -58,4 +63,5 @@ def filters_unchanged() -> Iterator[None]:
             setattr(module, name, function)
 
 
-def nothing() -> None: ...
+def nothing() -> None:
+    """In the place of the function that counts changes."""

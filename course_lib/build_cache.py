@@ -42,6 +42,7 @@ def processor() -> str:
         lines = []
 
     for line in lines:
+        # what the processor can do, on x86 and on ARM
         if line.startswith(("flags", "Features")):
             return " ".join(line.split())
     return f"{platform.machine()} {platform.processor()} {platform.platform()}"
@@ -51,6 +52,7 @@ def build(key: str, suffix: str, make: Callable[[Path], object], folder: str = "
     """The file for `key`.
 
     If it is missing or damaged, `make(path)` must write it. `folder`: where in the cache."""
+    # 256 folders, so that none gets too long
     where = config.cache_dir() / (folder or key[:2])
     where.mkdir(parents=True, exist_ok=True)
 

@@ -39,7 +39,7 @@ else:
 
 def compiled_function(function: F, compiler: Any) -> F:
     """`function`, with the frames below it watched by `compiler`."""
-    # compiled twice: the original is what is compiled
+    # What is compiled already is not compiled once more: its original is.
     function = getattr(function, "_course_original", function)
     target: Callable[..., Any] = function
     if not has_own_frame(function):
@@ -60,7 +60,8 @@ def compiled_function(function: F, compiler: Any) -> F:
         return watched(*args, **kwargs)
 
     vars(run)["_course_ways"] = ways
-    # what makes a coroutine or a generator is over before the work begins: it is not timed
+    # A call that makes a coroutine or a generator is over before the work begins, so such calls are
+    # not timed: the compiler does not get to know these ways.
     if of_its_kind(function, run) is run:
         compiler.ways = weakref.ref(ways)
     compiled = functools.wraps(function)(of_its_kind(function, run))
@@ -91,6 +92,7 @@ def compiled_module(model: torch.nn.Module, compiler: Any) -> torch.nn.Module:
 
     vars(run)["_course_ways"] = ways
 
+    # A copy of the twin has a compiler of its own: same settings, no entries yet.
     def remade(copied: torch.nn.Module) -> torch.nn.Module:
         return compiled_module(copied, dataclasses.replace(compiler))
 

@@ -87,6 +87,7 @@ class Compiler:
         self.left: dict[str, str] = {}
         # The ways to call what is compiled, if its calls can be timed
         self.ways: weakref.ref[Ways] | None = None
+        # How a program that broke its graph is tried out; None if nothing is on trial.
         # Weak, as are the ways: what the compiler holds is freed late, and a trial holds a program
         self.trial: weakref.ref[Trial] | None = None
         self.watcher = Watcher(self.ask)
@@ -103,6 +104,7 @@ class Compiler:
     def convert(self, frame: Frame) -> Answer:
         """Compile the frame, or say why not."""
         code = frame.code
+        # An entry for every call, which lets the frame run and watches nothing below it
         if runs_unwatched(code):
             return always, as_it_is
         if is_skipped(code) or number(code) in NEVER_CAPTURED:
@@ -160,7 +162,8 @@ class Compiler:
             return leave_to_eager(frame, failure)
 
         head = result.head.function(functools.partial(call, None, compiled))
-        # the user's tensors are not kept, nor is the capture, which holds what the program made
+        # An entry keeps neither the user's tensors nor the capture (`sizes` leads to it), which
+        # holds # what the program made
         slim_result = replace(result, example_inputs=[], sizes=None)
         state.entries.append(GuardedCode(check, slim_result))
         if len(state.entries) > 1:
@@ -311,6 +314,7 @@ def is_deep_recursion(problem: Unsupported) -> bool:
     calls = [call.function for call in problem.stack]
     if len(calls) <= config.inline_depth_limit:
         return False
+    # One function is at more than a quarter of the levels: alone, or with a few others in turn.
     return calls.count(calls[-1]) > len(calls) // 4
 
 
@@ -331,7 +335,7 @@ def code_of(target: Any) -> CodeType:
     if isinstance(inner, torch.nn.Module):
         inner = type(inner).forward
     code = getattr(inner, "__code__", None) or getattr(type(inner).__call__, "__code__", None)
-    return code or CALLS
+    return code or CALLS  # written in C: the frame that calls it
 
 
 def warn_at(code: CodeType, message: str) -> None:

@@ -43,6 +43,8 @@ def collector_paused(importing: bool = False) -> Iterator[None]:
     try:
         yield
     finally:
+        # Freezing takes all objects out of the collector, unfreezing puts them into its oldest
+        # generation. Objects that somebody else has frozen must stay frozen.
         if importing and not gc.get_freeze_count():
             gc.freeze()
             gc.unfreeze()

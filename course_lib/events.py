@@ -20,6 +20,7 @@ class Event:
     They hold plain data or the compiler's own objects, never pictures."""
 
     def __init_subclass__(cls) -> None:
+        # Two events are never equal, though they may say the same.
         dataclass(eq=False)(cls)
 
 
@@ -203,6 +204,7 @@ Words = Callable[[Any, Any], str]
 """(world, value) → how a listener wants a value of the interpreted program put."""
 
 _listeners: list[tuple[Callable[[Event], None], Words | None]] = []
+"""Who is told of each event, and what words it wants; the last one came last."""
 
 StageWriter = Callable[[Callable[..., Any], bool], Callable[..., Any]]
 """(backend, with a diagram?) → the same backend, whose stages are written to files as it

@@ -54,11 +54,13 @@ def may_fail(node: fx.Node) -> bool:
     if name.strip("_") in BY_INDEX:
         by_tensor = any(isinstance(arg, fx.Node) for arg in leaves(node.args[1:2]))
         return by_tensor or has_list(node)
+    # `index_add_` has the words index and add
     words = set(name.split("_"))
     if words & CHECKED or name in CHECKED_NAMES:
         return True
     if words & EXTREMES and any(map(is_empty, node.all_input_nodes)):
         return True
+    # Floats give inf or nan there.
     return bool(words & (DIVISIONS | POWERS)) and not is_floating(node.meta.get("val"))
 
 
@@ -91,6 +93,7 @@ def is_torchs(function: Any) -> bool:
         return function.namespace in ("aten", "prims", "mkldnn")
     if isinstance(function, torch._ops.OpOverloadPacket):
         return function._qualified_op_name.split("::")[0] in ("aten", "prims")
+    # Methods of tensors have no module.
     module = getattr(function, "__module__", None) or "torch"
     return isinstance(function, str) or module.split(".")[0] in ("torch", "_operator", "builtins")
 

@@ -59,6 +59,7 @@ def for_each_size(
             return built[key](*args)
 
         if len(built) >= config.sizes_limit:
+            # The captured graph has no inputs for lifted numbers.
             captured_args = args[: len(depends_on)]
             why = f"it met more than {config.sizes_limit} sets of sizes"
             return autograd.fall_back(gm, why)(*captured_args)
@@ -129,7 +130,8 @@ def with_sizes(gm: fx.GraphModule, args: Sequence[Any]) -> fx.GraphModule:
 
     for node, value in interpreter.env.items():
         node.meta["val"] = value
-        if node.op == "call_function" and isinstance(value, (int, float)):  # made of sizes
+        # A number made of sizes is a constant here
+        if node.op == "call_function" and isinstance(value, (int, float)):
             node.replace_all_uses_with(value)
 
     for node, arg in zip(static.graph.find_nodes(op="placeholder"), args, strict=True):

@@ -31,8 +31,10 @@ from course_lib import config, events
 PATIENCE = 64
 SHARE = 4
 LATER = 4096
-"""The three numbers of "leaving" above, in calls."""
+"""The three numbers of "leaving" above. `PATIENCE` and `LATER` are calls that fitted no entry;
+`SHARE`: one call must have fitted for so many that did not."""
 
+# What the warning tells the user to do about it
 HINT = "Make what changes a tensor, or raise cl.config.recompile_limit and call cl.reset()"
 
 

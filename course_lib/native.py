@@ -79,7 +79,7 @@ def is_current(binary: Path, source: Path) -> bool:
         return False
     if not source.exists():
         return True
-    # By time, with a grace of five seconds: an installer writes the two in any order.
+    # By time. Five seconds of grace, for an installer writes the two in any order.
     return binary.stat().st_mtime > source.stat().st_mtime - 5
 
 

@@ -56,7 +56,7 @@ class Pipeline:
     build: Callable[..., runtime.CompiledGraph] = runtime.build
     cudagraphs: bool = False  # Record the kernels of a program as a CUDA graph? (lesson 11)
     templates: bool = False  # Measure kernels of our own for matrix products, too? (lesson 11)
-    # For a graph with symbolic sizes: those sizes that are numbers (lesson 05)
+    # For a graph with symbolic sizes: the sizes that are the same in all calls (lesson 05)
     fixed: frozenset[int] | None = None
 
     def replace(self, **stages: Any) -> "Pipeline":
@@ -83,7 +83,8 @@ class Pipeline:
             return self.compile_for_sizes(gm, codegen, differentiate)
 
         try:
-            # If tracing raises half-way, what the graph has switched until then is switched back.
+            # Tracing runs the graph, which may switch modes (autocast). Behind this they are as
+            # before, # also if it raises half-way.
             with capture.recording_mode():
                 if not differentiate:
                     return self.compile_forward(gm, codegen)
@@ -107,11 +108,13 @@ class Pipeline:
             except sizes.NeedsNumbers as problem:
                 why = str(problem)
             except Exception as problem:
-                # A fault of ours with formulas (or a compiler that is missing, which the other way
-                # tells) stops no program.
+                # A fault of ours with formulas stops no program: numbers may do. (If something else
+                # is # wrong, say no C++ compiler is there, numbers fail, too, and that is told.)
                 why = f"{type(problem).__name__}: {problem}"
         events.emit(events.SizesAreNumbers(why))
 
+        # The sizes that are the same in all calls. A kernel takes the others as arguments, so what
+        # is # built for one set of sizes serves the next one, too.
         numbers = frozenset(size for size in sizes_of(gm) if isinstance(size, int))
         stages = self.replace(fixed=numbers)
 
@@ -157,6 +160,7 @@ class Pipeline:
 
         inputs = [node.meta["val"] for node in placeholders]
         program, known = self.compile_with_sizes(graph, inputs, codegen, differentiate)
+        # It is compiled anew until no further symbol turns out to be a number.
         while fixed := known.became_numbers:
             # Some answer was right for one value of these only. So they are numbers, and the others
             # are symbols still.
@@ -235,13 +239,19 @@ class Pipeline:
     def halves(self, joint: fx.GraphModule, codegen: str) -> autograd.Partition:
         """The joint graph, cut in two: with large products computed again in backward, where both
         halves can be streams."""
-        parts = self.partition(joint, lowering.may_recompute)
-        if not self.prints_streams(codegen) or self.partition is not autograd.partition:
+        may_recompute = lowering.may_recompute
+        parts = self.partition(joint, may_recompute)
+        # A learner's own cut stays as it is.
+        is_own_cut = self.partition is not autograd.partition
+        if is_own_cut or not self.prints_streams(codegen):
             return parts
+
         why_not = partial(runtime.why_no_stream, codegen=codegen)
-        cut, may_recompute = self.partition, lowering.may_recompute
+        # The graph holds autocast's casts: what is lowered for a look must not be cast once more.
         with torch._C._DisableAutocast():
-            return scheduling.without_scores(joint, parts, cut, may_recompute, self.lower, why_not)
+            return scheduling.without_scores(
+                joint, parts, self.partition, may_recompute, self.lower, why_not
+            )
 
     def compile_graph(self, aten: fx.GraphModule, codegen: str) -> Program:
         """A functional ATen graph to machine code."""

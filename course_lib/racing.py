@@ -32,7 +32,7 @@ from course_lib.frames import wrapper
 WAIT = 256
 FEW = 20
 ROUNDS = 2
-LENGTH = 32
+LENGTH = 32  # a power of two: then half of the calls are eager's
 LOSES = 1.15
 """The numbers of the table above."""
 
@@ -105,8 +105,9 @@ class Trial:
     def turn(self) -> Way:
         """The way of the next call.
 
-        In a race their order has no period (it is that of Thue and Morse), since a program may
-        call the same function with this and that in turn."""
+        In a race their order has no period, since a program may call the same function with this
+        and that in turn. (It is the sequence of Thue and Morse: call n goes in eager if n has an
+        odd number of ones in binary.)"""
         if self.is_racing and self.calls.bit_count() % 2:
             return self.eager
         return self.compiled

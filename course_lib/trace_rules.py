@@ -124,7 +124,8 @@ def is_skipped(code: CodeType) -> bool:
 def is_library(filename: str) -> bool:
     """Is this a file of Python, torch or this library, or of a tool that runs below a user's
     call?"""
-    # a user's own package may be installed, too: in `site-packages`, or Debian's `dist-packages`
+    # A user's own package may be installed, too: in `site-packages`, or Debian's `dist-packages`.
+    # So of what is installed only `TOOLS` and `LIBRARIES` are libraries.
     _, is_installed, package = filename.partition("-packages" + os.sep)
     if is_installed and package.split(os.sep)[0] in TOOLS:
         return True

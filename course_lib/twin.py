@@ -37,7 +37,8 @@ class TwinType(type):
         own, about = super().mro(), own_names(cls)
         if "_course_class" not in about or not about["_course_in_mro"]:
             return own
-        # behind the classes of twins those of the module
+        # Classes of twins first (this class, `Twin`), then the module's own: methods are found
+        # there. # `nn.Module` comes again among these, so what `Twin` inherits from it is left out.
         twins = own[: own.index(torch.nn.Module)]
         return [*twins, *about["_course_class"].__mro__]
 
@@ -191,8 +192,11 @@ class Twin(torch.nn.Module, metaclass=TwinType):
         is freed."""
 
 
+# What reads the two slots of a twin. The attribute itself would be asked through
+# `Twin.__getattribute__`, in Python.
 model_of: Callable[[Any], torch.nn.Module] = own_names(Twin)["_course_model"].__get__
 call_of: Callable[[Any], Callable[..., Any]] = own_names(Twin)["_course_call"].__get__
+# A pickle names the module's class in the place of the twin's: `[class][0]` when it is loaded.
 copyreg.pickle(TwinType, lambda cls: (operator.getitem, ([class_of(cls)], 0)))
 NOT_FORWARDED = {
     *vars(Twin),
@@ -273,6 +277,7 @@ def twin_of(
 
     `call(twin, ...)`: what its call does; `remade(copy)` makes the twin of a copy."""
     twin = object.__new__(twin_class(type(model)))
+    # One and the same dict: what reads it in C finds the module's attributes.
     object.__setattr__(twin, "__dict__", model.__dict__)
     for name, value in (
         ("_course_model", model),
@@ -298,7 +303,9 @@ def twin_class(original: type) -> Any:
     members |= {name: forwarded(name) for name in special_methods(original)}
     try:
         return type.__new__(TwinType, original.__name__, (Twin,), members)
-    except TypeError:  # its instances have slots of their own, where a twin has others
+    except TypeError:
+        # The class of the module has slots. They lie where a twin has its own, so Python refuses
+        # these # classes in the `mro`: methods are looked up in the module alone.
         members["_course_in_mro"] = False
         return type.__new__(TwinType, original.__name__, (Twin,), members)
 

@@ -11,6 +11,7 @@ import importlib.metadata
 import sys
 import warnings
 
+# The oldest and the newest
 PYTHONS = ((3, 11), (3, 15))
 TORCHES = ((2, 11), (2, 15))
 TRITON_FOR = {(2, 11): (3, 6), (2, 12): (3, 7), (2, 13): (3, 7), (2, 14): (3, 8), (2, 15): (3, 9)}
@@ -36,7 +37,7 @@ def warn_of_a_newer_torch(version: str) -> None:
             f"course_lib was tried with torch up to {newest[0]}.{newest[1]}, and this is {version}: "
             "it may work as well, or find operations that it does not know",
             RuntimeWarning,
-            stacklevel=4,
+            stacklevel=4,  # the line that asks `course_lib` for a name of the compiler
         )
 
 

@@ -46,6 +46,8 @@ def define_within(
 
     made: dict[str, Any] = {}
     exec(compile(around, filename, "exec"), made)
+    # `made` is called for the closure that it makes; the function then gets the globals that it
+    # should have.
     inner = made["made"](**{used_name: names[used_name] for used_name in used_names})
     function = FunctionType(inner.__code__, namespace, name, None, inner.__closure__)
     weakref.finalize(function, linecache.cache.pop, filename, None)
@@ -64,6 +66,7 @@ def quiet() -> Iterator[None]:
     """Show no warnings inside.
 
     (After `warnings.catch_warnings` Python forgets which ones were shown before.)"""
+    # A filter: action, message, category, module, line. This one ignores all.
     before = warnings.filters
     warnings.filters = [("ignore", None, Warning, None, 0)]
     try:

@@ -106,8 +106,8 @@ class Again:
         self.held = [n for n in range(len(self.placeholders)) if self.is_held(n)]
         kept_inputs = {*self.saved, *self.updated, *self.held}
         self.noted = sorted(self.needed - kept_inputs)
-        # What was asked of `refuse_as_eager` and is no error in eager: a rehearsal takes
-        # milliseconds
+        # Questions to `refuse_as_eager` whose answer was "no error in eager". They are kept because
+        # a # rehearsal takes milliseconds.
         self.not_refused: set[Hashable] = set()
 
     def places_of_values(self) -> dict[int, int]:
@@ -328,8 +328,13 @@ class Again:
         numbers = [n for n in noted.held.values() if not isinstance(n, torch.Tensor)]
         # by their text: 1, 1.0 and True are one key of a set, and nan is not its own
         return (
-            *(changed_inputs, changed_values, tuple(written)),
-            *(frozenset(used_values), tuple(wanted), tuple(noted.sizes), repr(numbers)),
+            changed_inputs,
+            changed_values,
+            tuple(written),
+            frozenset(used_values),
+            tuple(wanted),
+            tuple(noted.sizes),
+            repr(numbers),
         )
 
     def rehearse(

@@ -174,6 +174,7 @@ def is_number(node: fx.Node) -> bool:
 
 
 def turns_level(node: fx.Node) -> bool:
+    """Does it enter or leave a level of `torch.func`, or of forward mode?"""
     return node.target not in STATE and turns_other_switch(node)
 
 
@@ -333,6 +334,7 @@ class Fits:
         self.question: Callable[[Sequence[Any]], bool] | None = None
 
     def __call__(self, args: Sequence[Any]) -> bool:
+        # Forms first: the question may be asked only of inputs of these kinds
         is_alike = all(
             form(arg, fake) == expected
             for arg, fake, expected in zip(args, self.fakes, self.forms, strict=True)
@@ -357,6 +359,7 @@ class Fits:
 
 def form(arg: Any, fake: Any) -> Any:
     """What must be the same of an input, beside its symbolic sizes."""
+    # Its value is free; what was asked about it is a guard (`Fits.written`)
     if type(fake) in SYMBOLIC:
         return type(arg)
     if not isinstance(arg, torch.Tensor):

@@ -52,7 +52,8 @@ def in_pieces(gm: fx.GraphModule, compile_piece: Callable[[fx.GraphModule], Prog
 
         graph = part(gm, inputs, outputs, more=operations)
         if known is not None:
-            # What comes from an earlier piece need not say how large each symbol is.
+            # A piece gets each symbol's value as one more input: its tensors may come from an
+            # earlier piece, and need not show every symbol in their shapes.
             take_sizes(graph.graph, known)
         steps.append(Step(inputs, outputs, compile_piece(graph)))
 
@@ -142,8 +143,10 @@ def pieces(gm: fx.GraphModule) -> list[list[fx.Node]]:
 
     ends = ends_of_pieces(operations)
 
+    # In bytes: DDP's own limits, of its first bucket and of the others
     limit = min(distributed._DEFAULT_FIRST_BUCKET_BYTES, module.bucket_bytes_cap)
     pieces_in_order: list[list[fx.Node]] = [[]]
+    # Parameters that are counted already: one that is used twice has one gradient
     met: set[fx.Node] = set()
     size = 0.0
     for node in reversed(operations):
@@ -151,6 +154,7 @@ def pieces(gm: fx.GraphModule) -> list[list[fx.Node]]:
             pieces_in_order.insert(0, [])
             size, limit = 0.0, module.bucket_bytes_cap
 
+        # We come from the end: pieces and operations are put in front.
         pieces_in_order[0].insert(0, node)
         new = parameters_of(node) - met
         size += sum(map(node_bytes, new))
@@ -176,6 +180,7 @@ def ends_of_pieces(operations: Sequence[fx.Node]) -> set[fx.Node]:
     if any(turns_other_switch(node) for node in operations):
         return set()
 
+    # Are gradients recorded when the graph begins, and at the place that we are at?
     usual = records = torch.is_grad_enabled()
     ends: dict[int, fx.Node] = {}
     for place, node in enumerate(operations):
@@ -220,6 +225,9 @@ def lives_until_written(operations: Sequence[fx.Node]) -> list[range]:
         for value in (*operands, *results):
             born.setdefault(memory(value), place)
 
+        # An operand with a version was written to. Its version is that at the end of capture, so
+        # the # write counts where the operand is a result, too (`add_`), or the operation gives
+        # nothing.
         for value in operands:
             is_result = any(value is result for result in results)
             if value._version and (is_result or not results):

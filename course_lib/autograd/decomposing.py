@@ -56,6 +56,7 @@ class Decomposing(TorchDispatchMode):
             with disable_functional_mode():
                 return op(*map(leave, args), **kwargs)
         if is_loop_over_list(op):
+            # The mode is off in here; the operators that the loop calls shall reach it again.
             with self:
                 return op._op_dk(torch._C.DispatchKey.CompositeExplicitAutograd, *args, **kwargs)
 
@@ -95,6 +96,7 @@ class Decomposing(TorchDispatchMode):
 
     def decomposed(self, op: Any, args: Any, kwargs: Any, in_place: bool) -> Any:
         """What the table computes for an operator; `NotImplemented` where it has nothing to say."""
+        # `lerp_` is computed as `lerp`, and the result copied into the tensor.
         plain = op
         if op not in self.table and in_place and op.namespace == "aten":
             plain = without_underscore(op)
@@ -129,10 +131,14 @@ def written_by(op: Any, args: Any) -> list[torch.Tensor]:
 
 
 def is_loop_over_list(op: Any) -> bool:
-    """True for an operator over lists of tensors that torch's own loop serves; not where its
-    numbers are in a tensor."""
-    has_tensor_of_numbers = "addc" in op.name() and op._overloadname == "Tensor"
-    return op.name().startswith("aten::_foreach_") and not has_tensor_of_numbers
+    """True for an operator over lists of tensors (`_foreach_add`): torch has a loop that calls the
+    ordinary operator for each tensor, and that loop can be recorded.
+
+    Not for `_foreach_addcmul.Tensor` and `_foreach_addcdiv.Tensor`. They take their factors as one
+    tensor, and torch's loop would read numbers out of it, which a recorded tensor does not have."""
+    name = op.name()
+    takes_factors_as_tensor = "_foreach_addc" in name and op._overloadname == "Tensor"
+    return name.startswith("aten::_foreach_") and not takes_factors_as_tensor
 
 
 def without_underscore(op: Any) -> Any:

@@ -19,6 +19,7 @@ from course_lib.autograd.forms import Forms
 from course_lib.autograd.partition import Partition
 from course_lib.autograd.signature import Signature, restride
 
+# The error of a gradient that is differentiated itself; {}: why the graph cannot run again
 TWICE = "this compiled graph cannot be differentiated twice ({}): compute this gradient in eager, or leave its part out (cl.disable)"
 Program = Callable[..., tuple[Any, ...]]
 
@@ -37,6 +38,7 @@ class Gradients:
         self.backward, self.parts, self.signature = backward, parts, signature
         self.compile_graph = compile_graph
 
+        # The inputs of backward: what was saved, the tangents, and symbolic sizes
         placeholders = parts.backward.graph.find_nodes(op="placeholder")
         first = len(parts.saved)
         self.tangents = placeholders[first : first + sum(signature.differentiable)]
@@ -110,6 +112,8 @@ class Gradients:
 
         results = graph.graph.output_node().args[0]
         left = [n for n, node in zip(inputs, results, strict=True) if node not in lost.nodes]
+        # A graph of its own for the tangents that are there, and the inputs whose gradients it
+        # gives
         return self.compile_graph(without(graph, lost.nodes)), left
 
 
@@ -122,7 +126,7 @@ def once_only(gradients: dict[int, Any], known: Sequence[Any], why_not: str) -> 
     """
     tied = [t for t in known if t is not None and t.requires_grad]
     if not tied:
-        # `backward()` is to raise, too
+        # A stand-in requires a gradient, so that the error is on the way of `backward()`.
         first = next(iter(gradients.values()))
         tied = [first.detach().requires_grad_()]
 

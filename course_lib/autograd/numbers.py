@@ -250,8 +250,10 @@ class Lifting:
         if not isinstance(operand, fx.Node) or not is_real(operand):
             return False
         value, result = operand.meta["val"], node.meta["val"]
+        # It would have to be rounded by an operation behind it (`IN_PLACE`).
         if result.dtype in HALVES and node.target in IN_PLACE:
             return False
+        # Of two tensors without dimensions the wider dtype wins: float64.
         return value.dtype == result.dtype and (value.ndim > 0 or value.dtype == torch.float64)
 
     def input_for(self, number: fx.Node) -> fx.Node:

@@ -65,8 +65,10 @@ def partition(joint: fx.GraphModule, may_recompute: Callable[[fx.Node], bool]) -
     Raises NotImplementedError where backward needs what a write to an input has replaced."""
     graph, signature = joint.graph, joint.meta["signature"]
     ends = ends_of(joint)
-    computed = {g for g in ends.gradients if g is not None and g.op == "call_function"}
-    backward = downstream(graph, ends.tangents) | computed
+    # Backward: what depends on a tangent, and gradients that are computed and depend on none
+    # (zeros). # Forward need not compute those, nor keep them.
+    computed_gradients = {g for g in ends.gradients if g is not None and g.op == "call_function"}
+    backward = downstream(graph, ends.tangents) | computed_gradients
     overwritten = {ends.inputs[update.input] for update in signature.updates}
 
     def width(node: fx.Node) -> float:
@@ -85,6 +87,7 @@ def partition(joint: fx.GraphModule, may_recompute: Callable[[fx.Node], bool]) -
     refuse_to_save_overwritten(saved, overwritten)
 
     second = part(joint, [*saved, *ends.tangents], ends.gradients)
+    # A node has the same name in a part as in the whole.
     copied = {n.name for n in second.graph.nodes if n.op == "call_function"}
     recomputed = tuple(n for n in graph.nodes if n.name in copied and n not in backward)
 
@@ -97,11 +100,12 @@ def partition(joint: fx.GraphModule, may_recompute: Callable[[fx.Node], bool]) -
     first = part(joint, ends.inputs, results, checks_in(graph, backward))
     first.meta["signature"] = without_saved_updates(signature, ends, saved)
 
-    known = sizes.current()
-    if known is not None:
+    sizes_from_inputs = None
+    if (known := sizes.current()) is not None:
         take_sizes(second.graph, known)
-        known = known.found_in([node.meta["val"] for node in ends.inputs])
-    return Partition(first, second, tuple(saved), places, recomputed, known)
+        # Forward reads them off its inputs, and hands them on to backward.
+        sizes_from_inputs = known.found_in([node.meta["val"] for node in ends.inputs])
+    return Partition(first, second, tuple(saved), places, recomputed, sizes_from_inputs)
 
 
 def without_saved_updates(signature: Any, ends: "Ends", saved: Collection[fx.Node]) -> Any:
@@ -109,8 +113,8 @@ def without_saved_updates(signature: Any, ends: "Ends", saved: Collection[fx.Nod
 
     An update is the value that an input has afterwards. If backward needs that value, it must not
     be written in place into the input, which the program may change before backward."""
-    unkept = tuple(each for each in signature.updates if ends.values[each.index] not in saved)
-    return replace(signature, updates=unkept)
+    not_needed = [each for each in signature.updates if ends.values[each.index] not in saved]
+    return replace(signature, updates=tuple(not_needed))
 
 
 def take_sizes(graph: fx.Graph, known: Any) -> None:
@@ -158,6 +162,8 @@ def ends_of(joint: fx.GraphModule) -> Ends:
 def refuse_to_save_overwritten(saved: list[fx.Node], overwritten: set[fx.Node]) -> None:
     """Raise NotImplementedError if something that is to be saved lies in the memory of an input
     that is written to."""
+    # An overwritten input itself is never saved, its pipe has no end. But a view of one may be, if
+    # the input has gaps: `own_copy` in `trace.py` makes no copy of such an input.
     lost = {memory(node.meta["val"]) for node in overwritten}
     for node in saved:
         value = node.meta["val"]
@@ -188,7 +194,8 @@ def minimum_cut(
     """The nodes to keep: of those before backward, the fewest bytes (`width`) from which the rest
     of `needed` can be computed.
 
-    given_back: nodes before backward that backward returns as they are."""
+    given_back: nodes before backward that backward returns as they are. So it needs their
+    values."""
     # A node is a pipe from its "in" to its "out". To cut it is to keep the node, and costs `width`.
     # All other pipes are infinitely wide, so that no cut goes through them.
     pipes: list[tuple[str, str, float]] = []
@@ -200,10 +207,11 @@ def minimum_cut(
         if node in given_back:
             pipes.append((f"{node} out", "sink", INFINITE))
         for user in node.users:
-            end = "sink" if user in backward else f"{user} in"
             if user in needed:
+                end = "sink" if user in backward else f"{user} in"
                 pipes.append((f"{node} out", end, INFINITE))
 
+    # The pipes say all that the cut depends on.
     key = build_cache.key_of("cut", repr(pipes))
     cut_ends = build_cache.remember(key, lambda: cut(pipes))
     return [n for n in graph.nodes if f"{n} in" in cut_ends and f"{n} out" not in cut_ends]

@@ -112,11 +112,11 @@ def keep_hooks(ctx: Any, tensor: torch.Tensor) -> None:
 def hooks_by_value(hooked: Sequence[Kept], numbers: Sequence[int]) -> dict[int, list[GradientHook]]:
     """Value → its hooks, in order. `numbers`: the value behind each place of the node."""
     hooks_of: dict[int, list[GradientHook]] = {}
-    for hooks_of_place in hooked:
-        if hooks_of_place.hooks:
-            hooks_of.setdefault(numbers[hooks_of_place.place], []).extend(
-                hooks_of_place.hooks.values()
-            )
+    for kept in hooked:
+        # Empty: all of them were removed again
+        if kept.hooks:
+            value = numbers[kept.place]
+            hooks_of.setdefault(value, []).extend(kept.hooks.values())
     return hooks_of
 
 

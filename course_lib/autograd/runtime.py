@@ -84,7 +84,8 @@ def is_written(placeholder: fx.Node) -> bool:
     val = placeholder.meta.get("val")
     if not isinstance(val, torch.Tensor):
         return False
-    # running statistics, what `x.data` is for, and `x.data = ...` count no version
+    # Writes that raise no version: to running statistics of a norm, to `x.data`, and
+    # `x.data = ...` (`set_data`)
     quiet = any(
         getattr(user.target, "__name__", "") in ("batch_norm", "instance_norm", "set_data")
         or (user.target is getattr and user.args[1] == "data")
@@ -98,13 +99,14 @@ def finished(
 ) -> Program:
     """The captured graph's results; by `original` if a written input overlaps another.
 
-    `shown`: the values that it returns."""
+    `shown`: the numbers of the values that `graph` returns; None: it returns all."""
     if not signature.updates and list(signature.results) == [
         Result(n) for n in range(len(signature.differentiable))
     ]:
         return graph  # the values are the results, one after the other
     results_of = results_in_call(signature.results)
-    loud = [update for update in signature.updates if shown is None or update.index in shown]
+    # The writes that are done here. The graph's node does those of values that it does not show.
+    to_write = [update for update in signature.updates if shown is None or update.index in shown]
 
     def run(*inputs: Any) -> tuple[Any, ...]:
         if signature.updates and overlaps(inputs, signature):
@@ -115,7 +117,7 @@ def finished(
         values: Any = (
             graph(*inputs) if shown is None else dict(zip(shown, graph(*inputs), strict=True))
         )
-        write(loud, inputs, values)
+        write(to_write, inputs, values)
         return tuple(made_of(result, inputs, values) for result in results_of(inputs))
 
     return run
@@ -164,6 +166,7 @@ class GraphNode:
         not see."""
         replay, shown, sizes = self.replay, self.shown_values, self.parts.sizes
         ctx.sizes = () if sizes is None else sizes.values(inputs)
+        # Asked before the graph draws numbers
         random = replay and replay.random()
         results = self.forward_program(*inputs)
 
@@ -182,6 +185,7 @@ class GraphNode:
                     without_gradient.append(value)
             values.append(value)
         ctx.mark_non_differentiable(*without_gradient)
+        # A result that was not used shall have the gradient None, not zeros (`absent.py`).
         ctx.set_materialize_grads(False)
 
         ctx.inputs = len(inputs)
@@ -296,6 +300,7 @@ class GraphNode:
             def backward(ctx: Any, *gradients: Any) -> tuple[Any, ...]:
                 return node.backward(ctx, gradients)
 
+        # `_backward_cls` is the class of `ctx`. `hooked`: the hooks that `keep_hooks` keeps.
         made: Any = Forward
         made._backward_cls.hooked = ()
         if self.replay is not None:
@@ -331,7 +336,8 @@ def differentiable(
 
     apply: Any = node.function().apply
     if not torch.is_grad_enabled():
-        # the graph turns it on itself
+        # The call was made under `no_grad`, and the graph has gradients all the same: it turns them
+        # on itself.
         apply = torch.enable_grad()(apply)
     apply = without_history(apply, signature.unconnected)
     compiled = finished(apply, signature, original, shown.numbers if shown.quiet else None)
@@ -356,6 +362,7 @@ def with_numbers_for_sizes(graph: fx.GraphModule, known: Any) -> Program:
     numbers_of = sizes_here.function(tuple(map(known.of, formulas.values())))
 
     class Interpreter(fx.Interpreter):
+        # The text of a formula → its number in this call
         numbers: Mapping[str, Any] = {}
 
         def fetch_args_kwargs_from_env(self, n: fx.Node) -> Any:
@@ -417,6 +424,7 @@ def without_history(program: Program, unconnected: Sequence[int]) -> Program:
 
 def overlaps(inputs: Sequence[Any], signature: Signature) -> bool:
     """Does an input that is written to share memory with another?"""
+    # The quick answer, for nearly all calls: each tensor has memory of its own
     addresses = [address(x) for x in inputs if isinstance(x, torch.Tensor)]
     if len(set(addresses)) == len(addresses):
         return False

@@ -32,6 +32,7 @@ def any_formula_of_sizes() -> Iterator[None]:
     Without this, torch puts a size together from nodes of its parts, and fails for some formulas
     (`s0 ** 2`).
     """
+    # None in a torch that has no such function
     before = getattr(proxy_tensor, "_build_proxy_for_sym_expr", None)
     if sizes.current() is None or before is None:
         yield
@@ -81,6 +82,7 @@ def rules_for_sizes() -> contextlib.AbstractContextManager[Any]:
 
 def write_sizes_out(graph: fx.Graph) -> None:
     """Put symbolic sizes themselves in the place of the nodes that compute them."""
+    # Users first: a node can be erased when nobody uses it any more
     for node in reversed(list(graph.nodes)):
         value = node.meta.get("val")
         if isinstance(value, (torch.SymInt, torch.SymFloat)):

@@ -34,13 +34,15 @@ class Tagging(fx.Interpreter):
         self.current: fx.Node | None = None
         self.mark()  # what was recorded before belongs to no node
 
-        # By `id`: the functions of autograd that tell when they run
+        # By `id`: the functions of autograd that tell when they run. Held, so that no other one
+        # gets # the same `id`.
         self.watched: dict[int, Any] = {}
 
     def mark(self, next_node: fx.Node | None = None) -> None:
         """What has been recorded since the last mark came from the current node; from now on it
         comes from `next_node`."""
         if mode := get_proxy_mode():
+            # From the last node back to the first that is marked already
             for new in reversed(mode.tracer.graph.nodes):
                 if new.op == "placeholder" or "origin" in new.meta:
                     break

@@ -91,14 +91,16 @@ def drop_what_recording_needed(graph: fx.Graph, unwritten: list[fx.Node]) -> Non
     for node in list(graph.nodes):
         if node.target is aten.detach.default or is_kept_value(node):
             node.replace_all_uses_with(node.args[0])
+        # An origin of None: recorded before the program began, by `copies_of_written` in `trace.py`
         elif node.op != "get_attr" and "origin" in node.meta and node.meta["origin"] is None:
             tidy_copy(node, unwritten)
 
 
 def is_kept_value(node: fx.Node) -> bool:
-    """Is this a value that autograd keeps for backward, as torch 2.14 and newer record it?
+    """Is this a value that autograd keeps for backward? torch 2.14 and newer record an `alias` for
+    each.
 
-    (A value that is returned is not.)"""
+    An `alias` that is returned is the program's own."""
     returned = any(user.op == "output" for user in node.users)
     return node.target is aten.alias.default and not returned
 

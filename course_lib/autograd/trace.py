@@ -222,6 +222,7 @@ class Tracing:
             leaves_among(output, way, leaves) for output, way in zip(outputs, ways, strict=True)
         )
 
+        # An output is inner if another one is computed from it: its node lies on the other's way.
         inner = set()
         for number, output in zip(numbers, outputs, strict=True):
             for other, way in zip(outputs, ways, strict=True):
@@ -231,10 +232,11 @@ class Tracing:
 
 
 def dense(tensor: torch.Tensor) -> torch.Tensor:
-    """The form of a tensor's gradient: of an input with gaps between its elements it has none."""
+    """A tensor that lies in memory as the gradient of `tensor` does: in the same order of
+    dimensions, but without gaps between its elements."""
     if tensor.is_contiguous():
         return tensor
-    return torch.empty_like(tensor)
+    return torch.empty_like(tensor)  # it keeps the order, and leaves no gaps
 
 
 def functions_before(output: torch.Tensor) -> set[Any]:
@@ -266,9 +268,11 @@ def leaves_among(
 
 
 def own_copy(primal: Any, fake: Any) -> Any:
-    """An input that was written to when the program was captured: a leaf that needs a gradient may
-    not be, and what it held must still be there for backward. The copy has the same strides: if it
-    is not needed after all, `tidy` takes it away."""
+    """A copy of an input that was written to when the program was captured; the input itself if it
+    was not, or if a copy would have other strides.
+
+    Why a copy: autograd refuses a write to a leaf that needs a gradient, and backward may need what
+    the input held before. If the copy is not needed after all, `tidy` takes it away."""
     if not isinstance(primal, torch.Tensor) or not (fake.is_inference() or fake._version):
         return primal
 

@@ -100,7 +100,7 @@ static _PyFrameEvalFunction next_evaluator;  /* what was installed before us: CP
 /* With a hook each Python call nests C calls. 3.12 allows only 1500 of those, and would raise RecursionError near a depth
    of 750: give back what the hook costs, as far down as the C stack surely reaches. */
 static PyObject *run_frame(PyThreadState *ts, Frame *f, int throwflag) {
-    static _Thread_local int depth;
+    static _Thread_local int depth;      /* how many of these calls are running on this thread */
     int spared = depth++ < 5000 ? 2 : 0;
     ts->c_recursion_remaining += spared;
     PyObject *result = next_evaluator(ts, f, throwflag);
@@ -147,6 +147,7 @@ static Py_ssize_t mark_of(PyObject *code) {
     return (Py_ssize_t)mark;
 }
 
+/* More than the wrappers and the head that stand in a row between two frames of the program. */
 #define MOST_HIDDEN 4
 
 /* The frames that one call of `hide` hid. It lies on the C stack of the function that hides them. */
@@ -214,13 +215,13 @@ static int watched_threads;              /* how many threads have one; changed u
 #define ROWS 256
 
 /* Of the lists that were looked at last: which entry held, and how often in a row. A list that lies where another one lay before
-   can only make an entry move early. */
+   can only make an entry move early, and two lists that share a row only disturb each other's count: the order is for speed. */
 typedef struct { PyObject *entries; Py_ssize_t place; int count; } Row;
 static _Thread_local Row rows[ROWS];
 
 /* Note that the entry at `place` held. 1 if it shall be the first one. */
 static int note_place(PyObject *entries, Py_ssize_t place) {
-    Row *row = &rows[((uintptr_t)entries >> 4) % ROWS];
+    Row *row = &rows[((uintptr_t)entries >> 4) % ROWS];      /* objects lie 16 bytes apart: the low bits tell nothing */
     if (row->entries != entries || row->place != place)
         *row = (Row){entries, place, 0};
     return place > 0 && ++row->count >= OFTEN;

@@ -40,6 +40,8 @@ LOW_BITS = 63
 def instruction(name: str, arg: int = 0) -> bytes:
     """One instruction: its EXTENDED_ARGs, itself, and the cache units behind it (RESUME has one
     since 3.15)."""
+    # An instruction has one byte for its argument. Each EXTENDED_ARG before it has one more, the
+    # highest first.
     extended = b""
     for shift in (24, 16, 8):
         if arg >> shift:
@@ -65,6 +67,7 @@ def lines_for(units: int, kind: int, rest: bytes = b"") -> bytes:
     `rest`: what follows the first byte of each entry."""
     table = b""
     for start in range(0, units, MOST_UNITS):
+        # The first byte: the bit of an entry, four bits for the kind, three for the length
         length = min(MOST_UNITS, units - start)
         table += bytes([ENTRY | kind << 3 | length - 1]) + rest
     return table

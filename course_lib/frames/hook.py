@@ -42,6 +42,7 @@ SKIP: Literal[False] = False
 
 _framehook = native.load("course_lib.frames._framehook")
 _thread = threading.local()
+"""`entered`: for each `with watcher:` that this thread is in, the watcher from before."""
 F = TypeVar("F", bound=Callable[..., Any])
 
 
@@ -74,8 +75,11 @@ class Watcher(dict[int, "list[tuple[CheckFunction, HeadFunction]] | None"]):
     def __init__(self, callback: Callable[[Frame], Answer]) -> None:
         super().__init__()
         self.callback = callback
+        # Number of a code object → the reference whose callback drops the answers when it dies
         self._alive: dict[int, weakref.ref[CodeType]] = {}
 
+    # A watcher is a dict for the evaluator only. Two are never equal, though they may hold the
+    # same.
     __hash__ = object.__hash__  # type: ignore[assignment]
     __eq__ = object.__eq__
     __repr__ = object.__repr__
@@ -111,6 +115,7 @@ class Watcher(dict[int, "list[tuple[CheckFunction, HeadFunction]] | None"]):
             )
 
         self._remember(code, [*(self.entries(code) or ()), answer])
+        # A head is a Python function itself, and its frame is not asked about.
         _, head = answer
         if isinstance(head, FunctionType):
             self._remember(head.__code__, None)
@@ -125,11 +130,13 @@ class Watcher(dict[int, "list[tuple[CheckFunction, HeadFunction]] | None"]):
         # CPython 3.14 writes such functions itself: they run when somebody asks for annotations
         if code.co_name == "__annotate__":
             return True
+        # A call of a generator runs nothing yet; its frame is entered again for each value
         return bool(code.co_flags & inspect.CO_GENERATOR)
 
     def _remember(
         self, code: CodeType, entries: list[tuple[CheckFunction, HeadFunction]] | None
     ) -> None:
+        """Keep the answers for this code as long as it lives. `entries`: None for `SKIP`."""
         key = number(code)
 
         def forget(_: object) -> None:

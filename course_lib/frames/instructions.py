@@ -17,12 +17,14 @@ entered where the interpreter stopped:
                        above
     GET_ITER           on 3.15 a PUSH_NULL follows: an iterator has two slots there, for CPython
                        keeps an index beside a list
-    LOAD_ATTR, PUSH_NULL   also for a method about to be called: bound, never a pair (with SWAP 2
-                           where the NULL belongs below)
-    FOR_ITER t, SEND t     the iterator is the topmost value that is not NULL (for SEND: below the
-                           value that is sent)
-    FOR_ITER t         at the end pops the iterator and goes to t, behind what the version keeps
-                       there for itself
+    LOAD_ATTR, PUSH_NULL   also for a method that is about to be called: it is bound, never a pair
+                           of function and object. (Up to 3.12 a SWAP 2 follows: the NULL belongs
+                           below the callable there.)
+    FOR_ITER t         the iterator is the topmost value that is not NULL. At its end FOR_ITER pops
+                       it and goes to t. (CPython has an END_FOR there, since 3.13 also a pop. They
+                       are dropped, so t is behind them.)
+    SEND t             the iterator is the topmost value that is not NULL below the value that is
+                       sent
     BEFORE_WITH        pops a context manager, pushes its `__exit__` and what its `__enter__()`
                        gives; since 3.14 CPython writes six instructions for it, and a PUSH_NULL and
                        a SWAP follow: the `__exit__` has two slots
@@ -60,6 +62,7 @@ JUMPS = frozenset(
         "SEND",
     }
 )
+"""Ops whose argument is where they jump to."""
 DROPPED = frozenset(
     {
         "CACHE",
@@ -94,8 +97,9 @@ SEQUENCES: dict[tuple[tuple[str, int | None], ...], str] = {
     ): "BEFORE_ASYNC_WITH",
     (("PUSH_NULL", None), ("CALL_FUNCTION_EX", None)): "CALL_FUNCTION_EX without keywords",
 }
-"""Since 3.14: instructions that CPython always writes together, and the one instruction that they
-were before."""
+"""Since 3.14: instructions (op, argument) that CPython always writes together, and the one
+instruction that they were before. The argument of LOAD_SPECIAL is a place in `SPECIAL_METHODS`
+(`op_parts.py`)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -231,9 +235,9 @@ def _merged(instructions: list[Found]) -> Iterator[Found]:
         at += length
 
 
-def _split(offset_and_instruction: Found) -> list[Placed]:
+def _split(found: Found) -> list[Placed]:
     """The canonical parts of one of CPython's instructions, all at its offset."""
-    instruction, offset = offset_and_instruction
+    instruction, offset = found
     positions = instruction.positions
     if (spelling := PARTS_OF.get(instruction.opname)) is None:
         return [Placed(instruction.opname, instruction.argval, offset, positions)]

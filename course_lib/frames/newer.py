@@ -35,8 +35,9 @@ LOCALS_ARE_ONE_DICT = sys.version_info < (3, 13)
 
 
 def message_of(call: Callable[[], Any]) -> str:
-    """Python's message for an argument of a wrong kind behind the stars, with {function} and {type}
-    for those of the call."""
+    """Python's message for an argument of a wrong kind behind the stars.
+
+    `call` calls `len` with an int there. In their places the message has {function} and {type}."""
     try:
         call()
     except TypeError as error:

@@ -56,7 +56,8 @@ FUNCTION_ATTRIBUTES = (
     (2, "kwdefaults"),
     (1, "defaults"),
 )
-"""MAKE_FUNCTION and SET_FUNCTION_ATTRIBUTE: what the new function gets, in this order."""
+"""MAKE_FUNCTION and SET_FUNCTION_ATTRIBUTE: what the new function gets. In this order the values
+lie on the stack, from the topmost down, so each is on top when its turn comes."""
 
 # ---- what the numbers in arguments count ----
 
@@ -111,7 +112,7 @@ def jump_or_pop(instruction: dis.Instruction) -> list[Part]:
 # ---- names and constants ----
 
 renamed("LOAD_FAST", "LOAD_FAST_CHECK", "LOAD_FAST_BORROW")
-renamed("LOAD_CONST", "LOAD_SMALL_INT", "KW_NAMES")  # the CALL after KW_NAMES becomes CALL_KW
+renamed("LOAD_CONST", "LOAD_SMALL_INT", "KW_NAMES")  # a CALL_KW takes the names off the stack
 
 
 @parts_of("LOAD_FAST_LOAD_FAST", "STORE_FAST_LOAD_FAST", "STORE_FAST_STORE_FAST")

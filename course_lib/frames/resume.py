@@ -29,6 +29,7 @@ from course_lib.frames.hook import call_hidden, flatten, number, wrapper
 from course_lib.frames.instructions import JUMPS, Instruction, exception_table, instructions
 from course_lib.frames.tracebacks import going_on, heads, in_the_program, tidy, traceback_line
 
+# Who makes resume functions takes what concerns their tracebacks from here, too.
 __all__ = [
     "NEVER_CAPTURED",
     "Resume",
@@ -49,7 +50,7 @@ NESTED = 24
 on as it is."""
 NEVER_CAPTURED: set[int] = set()
 """Numbers of code that runs as it is: the rest of a frame that nothing more is to be captured of,
-and what a user disabled."""
+and what a user disabled. No number is ever used for a second code object."""
 
 
 class Slot(Enum):
@@ -60,9 +61,11 @@ class Slot(Enum):
     NULL = "NULL"
     """The NULL that a call keeps beside a function: it is pushed, and has no cell."""
     HANDLED = "handled"
-    """CPython keeps here the exception that was handled before the one that is being handled now.
+    """The place of the exception that was handled before (None if there was none).
 
-    The cell has the latter: CPython notes it as being handled, and puts the one before it here."""
+    In an `except` block the stack is `..., handled before, being handled now, ...`. The cell of
+    this place holds the one that is being handled now: PUSH_EXC_INFO notes that, and itself puts
+    the one from before here (`put_back`)."""
 
 
 _made_from: weakref.WeakValueDictionary[Any, "Resume"] = weakref.WeakValueDictionary()
@@ -130,28 +133,37 @@ def make_resume(
     free = (*names, *on_stack)
 
     prologue = begin(code, len(free))
+    # Every variable is an argument. For one without a value the head passes None, which goes.
     for name in sorted(unbound):
         prologue += instruction("DELETE_FAST", slots.index(name))
     prologue += put_back(stack, first_cell=len(slots) + len(names))
     prologue += instruction("JUMP_FORWARD", offset // UNIT)
 
-    # `super()` looks for the first argument in a cell
+    # An argument that nested functions share arrives as its cell, in an ordinary slot: LOAD_DEREF
+    # needs no more. Only `super()` asks if the first argument is a cell variable, to look in its
+    # cell; so that one stays a cell variable.
+    own_cells: tuple[str, ...] = ()
     has_super = "__class__" in code.co_freevars
-    own_cells = {*slots[:has_super]}.intersection(code.co_cellvars)
+    if has_super and slots and slots[0] in code.co_cellvars:
+        own_cells = (slots[0],)
 
     units = len(prologue) // UNIT
+    # `flatten` takes the flags of `*args` and `**kwargs` away: all that arrives is positional.
     new_code = flatten(code).replace(
         co_code=prologue + code.co_code,
         co_freevars=free,
-        co_cellvars=tuple(own_cells),
+        co_cellvars=own_cells,
         co_nlocals=len(slots),
         co_argcount=len(slots),
+        # PUSH_EXC_INFO of the prologue needs a place more for a moment; one is to spare
         co_stacksize=code.co_stacksize + 2,
         co_linetable=no_line(units) + code.co_linetable,
         co_exceptiontable=shifted_handlers(code, units),
         co_qualname=f"{code.co_qualname} from {offset}",
     )
-    return Resume(code, offset, new_code, new_code.replace(), names, len(prologue))
+    # A copy is an object of its own, with a number of its own.
+    plain = new_code.replace()
+    return Resume(code, offset, new_code, plain, names, len(prologue))
 
 
 def begin(code: CodeType, cells: int) -> bytes:
@@ -212,7 +224,7 @@ def resume(
         rest = FunctionType(code, func.__globals__, func.__name__, None, closure)
         return call_hidden(rest, *args)
     except BaseException:
-        # one may hold the exception, whose traceback holds the cell
+        # A cell may hold the exception, whose traceback holds the cell: emptied, both can go.
         for cell in closure[len(cells) :]:
             cell.cell_contents = None
         raise
@@ -220,6 +232,7 @@ def resume(
         _thread.nested = nested
 
 
+# Its line is left out of tracebacks (`tidy`).
 going_on.add(number(resume.__code__))
 
 
@@ -267,8 +280,11 @@ def live_before(
     now = after
     if i.op in ENDS:
         now = frozenset()
+    # The argument of a jump is an offset, that of the ops below the name of a variable.
     if i.op in JUMPS:
         now |= at.get(i.arg, frozenset())
+
+    # Writes first: DELETE_FAST does both, and needs the value (it raises where there is none).
     if i.op in WRITES:
         now -= {i.arg}
     if i.op in READS:

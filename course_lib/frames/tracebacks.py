@@ -47,7 +47,8 @@ class AtBreak:
 
 
 heads: dict[int, AtBreak] = {}
-"""By the number of the code that runs."""
+"""The number of the code that runs → what that head stands for. An entry goes when its code
+dies."""
 going_on: set[int] = {number(run_apart.__code__)}
 """Numbers of the code of functions that only go on with another frame."""
 
@@ -121,6 +122,8 @@ def line_of_head(inner: TracebackType | None, head: AtBreak, place: int) -> Trac
     """The line of a traceback for a head: of the program, or where the graph is called, of the
     head's source."""
     line = head.line_in_head(place)
+    # The name by which heads call their graph (`capture/head.py`). That call may be the work of
+    # many # lines of the program, so the head's own line is shown.
     if "__graph(" in linecache.getline(head.written.co_filename, line):
         return traceback_line(inner, head.written, line)
     return traceback_line(inner, head.original, head.line)
@@ -130,7 +133,8 @@ def traceback_line(inner: TracebackType | None, code: CodeType, line: int) -> Tr
     """A line of a traceback, of a frame of a function that looks like the one with this code, and
     does nothing."""
     looks: Any = {name: getattr(code, name) for name in ("co_filename", "co_name", "co_qualname")}
-    # all of it in that line; a generator's frame has no caller, whose variables it would keep
+    # All instructions of `nothing` are put in that line. It is a generator, for the frame of one
+    # has # no caller: an ordinary frame would keep its caller's variables alive.
     table = one_line(len(nothing.__code__.co_code) // UNIT)
     code_there = nothing.__code__.replace(co_linetable=table, co_firstlineno=line, **looks)
     return TracebackType(inner, call(None, FunctionType(code_there, {})).gi_frame, 0, line)

@@ -27,8 +27,13 @@ Clock = Callable[[Callable[..., Any], Sequence[torch.Tensor]], float]
 MOST_MEMORY = 1.1
 """The most memory that a choice may need, in terms of what is needed without measuring."""
 
+MOST_WARPS = 32
+"""A GPU starts no more warps together (1024 threads)."""
+
 RUNS = 10
 """How often a whole program is run to be measured."""
+WARM_UP = 2
+"""How often it runs before that: these runs compile, and find their memory."""
 
 
 def candidates(source: TritonSource) -> Sequence[Choice]:
@@ -38,11 +43,11 @@ def candidates(source: TritonSource) -> Sequence[Choice]:
     if isinstance(tiling, ProductTiling):
         return tiling.tiles
 
-    usual = tiling.meta(False)
+    usual = tiling.meta(interpreted=False)
     changeable = size_to_change(source)
     usual_warps = tiling.warps(usual)
     fewer_warps = max(1, usual_warps // 2)
-    more_warps = min(32, usual_warps * 2)
+    more_warps = min(MOST_WARPS, usual_warps * 2)
 
     choices = []
     for factor in (1, 0.5, 2, 4):
@@ -78,7 +83,8 @@ def tuned(
         tried[name] = choice
         starts[name] = functools.partial(start, *choice)
 
-    # A kernel that checks its indices has one argument more.
+    # A kernel that checks its indices has one argument more: a number on the GPU, which it sets if
+    # an # index is out of range.
     key_buffers = [*buffers]
     if source.checked:
         key_buffers.append(Buffer("problem", torch.int64, (), (), buffers[0].device))
@@ -165,14 +171,14 @@ def seconds_warm(run: Callable[..., Any], tensors: Sequence[torch.Tensor]) -> fl
         return seconds(run, tensors)
 
     milliseconds = []
-    for number in range(2 + RUNS):
+    for number in range(WARM_UP + RUNS):
         begin = torch.cuda.Event(enable_timing=True)
         end = torch.cuda.Event(enable_timing=True)
         begin.record()
         run(*tensors)
         end.record()
         end.synchronize()
-        if number >= 2:  # the first runs compile, and find their memory
+        if number >= WARM_UP:
             milliseconds.append(begin.elapsed_time(end))
     return statistics.median(milliseconds) / 1e3
 

@@ -122,7 +122,8 @@ def print_kernels(
                 sources[kernel] = streamed_source(kernel, buffers, name)
             continue
 
-        # Tiles are measured for one size.
+        # Tiles are measured for the sizes of this call, so all of them are numbers in the source.
+        # (None: each size is fixed.)
         fixed = graph.fixed
         if autotune and in_triton:
             fixed = None
@@ -180,7 +181,8 @@ def load_triton_kernels(
         if source.language == "triton" and is_called(kernel):
             to_load.append(kernel)
 
-    # Most of what Triton does needs no lock of Python's. What is measured runs alone.
+    # Most of what Triton does needs no lock of Python's, so threads help. What is measured runs
+    # alone. (None: as many threads as Python thinks right.)
     threads_at_once = 1 if autotune else None
     with ThreadPoolExecutor(threads_at_once) as threads:
         return dict(threads.map(load, to_load))
@@ -227,6 +229,7 @@ def load_cpp_kernels(sources: Mapping[OurKernel, KernelSource]) -> Library:
         # Behind the buffers: a flag for indices out of range, and the sizes of this call
         needs_sizes = bool(source.sizes or source.symbols)
         passed = len(source.buffers) + source.checked + needs_sizes
+        # The library must stay loaded as long as a kernel may be called: `ctypes` never unloads it.
         launches[source.name] = launcher.launcher(pack("Pn", address, passed))
     return Library(launches, entry.cached)
 
@@ -234,7 +237,7 @@ def load_cpp_kernels(sources: Mapping[OurKernel, KernelSource]) -> Library:
 def on_device(
     device: torch.device, run: Callable[..., tuple[Any, ...]]
 ) -> Callable[..., tuple[Any, ...]]:
-    """Kernels start on the GPU whose turn it is: make it that of the tensors."""
+    """`run`, with this GPU as the current one: there Triton's kernels start."""
 
     def guarded(*inputs: Any) -> tuple[Any, ...]:
         if device.index in (None, torch._C._cuda_getDevice()):

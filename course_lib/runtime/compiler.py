@@ -46,8 +46,11 @@ CORRECTNESS = (
     # GCC 12 loads from a row too far.
     "-fno-ivopts",
 )
+# `SIMD` stands before sin, exp, ... in generated code: GCC then calls the vector forms of glibc
 VECTOR_MATH = '-DSIMD=__attribute__((simd("notinbranch")))'
-# Sets of flags that not every compiler has: the first that this one takes
+# Sets of flags that not every compiler has, the best first: instructions of this machine (`-mcpu`
+# on # ARM), threads by OpenMP, vector mathematics; then with less and less of it. The first set
+# that the # compiler takes is used.
 BEST_FIRST = (
     ("-march=native", "-mprefer-vector-width=512", "-fopenmp", VECTOR_MATH, "-lm"),
     ("-march=native", "-fopenmp"),
@@ -56,6 +59,7 @@ BEST_FIRST = (
     ("-fopenmp-simd",),
     (),
 )
+# What is compiled to see if a compiler takes a set: threads, and functions that have vector forms
 PROBE = """
 extern "C" void probe(float* x, double* y) {
   #pragma omp parallel for simd
@@ -126,9 +130,9 @@ def run_compiler(
             kept_source = config.cache_dir() / f"failed-{build_cache.key_of(text)[:12]}.cpp"
         shutil.move(source, kept_source)
         command = [word.replace(str(source), str(kept_source)) for word in command]
-        raise CompileFailed(
-            "the C++ compiler", command, process.stderr.splitlines()[:8], kept_source
-        )
+        # The first error is what counts, and what follows mostly comes of it.
+        first_lines = process.stderr.splitlines()[:8]
+        raise CompileFailed("the C++ compiler", command, first_lines, kept_source)
 
 
 def identity(compiler: str) -> str:
@@ -153,6 +157,7 @@ def optional_flags(compiler: str) -> tuple[str, ...]:
 def accepts(compiler: str, flags: Sequence[str]) -> bool:
     """True if a file that uses OpenMP and vector mathematics builds with these flags, with nothing
     left undefined."""
+    # -O1 stands last, so it counts: the probe is compiled often, and need not be fast
     tried = [*FLAGS, *CORRECTNESS, "-O1"]
     if sys.platform == "linux":
         tried.append("-Wl,-z,defs")

@@ -17,9 +17,9 @@ Three things keep a result whole while the program holds it:
   and so does whatever the program makes of it. `Recording.hold` notes how many users there are
   right after recording, which are the recording's own. `is_free` compares: with more users than
   that, somebody holds a result, and the recording is not played.
-- A recording that reads a result of another one does not copy it (`fixed` has its address). The
-  program holds that result while it passes it on. So the other recording is not played before this
-  one has been started, and both run on the same stream.
+- A recording that reads a result of another one does not copy it (`result_addresses` has its
+  address). The program holds that result while it passes it on. So the other recording is not
+  played before this one has been started, and both run on the same stream.
 
 In PyTorch: `torch/_inductor/cudagraph_trees.py` (there results are in the shared pool too, along
 the paths that a program takes).
@@ -40,16 +40,19 @@ from course_lib.autograd import Program
 from course_lib.codegen.wrapper import raise_problem
 from course_lib.lowering.ir import LoopGraph
 
-# Recordings of one program; a call that none of them can serve runs kernel by kernel
+# So many recordings one program has at a time. A call that none of them can serve runs kernel by
+# kernel. (Two serve forward twice, then backward.)
 MOST = 4
-# Recordings of one program that are ever made: addresses that always change are not worth it
-MANY = 32
-# Sets of sizes that recordings of one program are made for. (torch warns from 50 on, and goes on
+# So many recordings are ever made of one program: where addresses change all the time, it is not
+# worth it
+MOST_EVER = 32
+# For so many sets of sizes recordings of one program are made. (torch warns from 50 on, and goes on
 # recording)
-SETS = 50
+MOST_SETS_OF_SIZES = 50
 
-# Addresses of what recordings have computed, as long as they are there
-fixed: set[int] = set()
+# Where results of recordings lie. A result stays at its address as long as its recording is there,
+# which holds that memory: nothing else can come to lie there.
+result_addresses: set[int] = set()
 # For each stream, the memory of its recordings
 pools: dict[Any, Any] = {}
 
@@ -72,6 +75,7 @@ def with_cuda_graphs(program: Program, graph: LoopGraph) -> Program:
 
 
 def tell_that_it_falls_back(reason: str) -> None:
+    """Say that a program runs without a CUDA graph."""
     what = "the program starts its kernels one by one, without a CUDA graph"
     events.emit(events.FellBack(what, reason))
 
@@ -87,7 +91,7 @@ def why_not(graph: LoopGraph) -> str | None:
         return "one of its inputs is a number"
     if not graph.nodes:
         return "it has no kernel"
-    # A recording asks its inputs on which GPU and stream it runs.
+    # The first input says on which GPU, and so on which stream, a recording runs.
     if not graph.inputs:
         return "it has no input"
     return None
@@ -152,7 +156,9 @@ class Recording:
             elif id(each) not in given_ids:
                 self.fresh.append(each)
 
-        # Result → its place among these, in this order (`play` puts them so)
+        # Result → its place among these. `play` makes a list in the same order, with the caller's
+        # inputs in the place of `given`. So a result that is an input is the caller's tensor, also
+        # where the recording read a copy of it.
         sources = (*given, *self.fresh, *self.rest)
         place = {id(each): n for n, each in enumerate(sources)}
         self.places = [place[id(each)] for each in results]
@@ -162,12 +168,17 @@ class Recording:
         that."""
         of_inputs = storages_of(self.those_that_stay(inputs))
         of_results = storages_of(results) - of_inputs
+        # Counted now, while nobody but the recording has the results. If the program still held one
+        # here and dropped it later, the count would be too high: then a result that somebody holds
+        # could be written over.
         self.held = {storage: torch._C._storage_Use_Count(storage) for storage in of_results}
 
-        # Another recording finds them at these addresses, as long as this one is there.
-        addresses = {x.data_ptr() for x in results} - fixed
-        fixed.update(addresses)
-        weakref.finalize(self, fixed.difference_update, addresses)
+        # Another recording finds the results at these addresses. (Not what is an input that is
+        # handed through: its memory is not ours.)
+        own_results = [x for x in results if x.untyped_storage()._cdata in of_results]
+        addresses = {x.data_ptr() for x in own_results} - result_addresses
+        result_addresses.update(addresses)
+        weakref.finalize(self, result_addresses.difference_update, addresses)
 
     def is_at(self, addresses: Sequence[int]) -> bool:
         """True if the inputs are where they were."""
@@ -210,6 +221,7 @@ class Recorder:
         self.program = program
         # Inputs that kernels write to: a copy would not do
         self.written = written
+        # What its kernels find wrong with data, noted on the GPU (`CompiledGraph.problems`)
         self.problems = getattr(program, "problems", [])
 
         # Where the inputs were in the first call, and which have been elsewhere since
@@ -217,8 +229,9 @@ class Recorder:
         self.moving: set[int] = set()
 
         self.recordings: list[Recording] = []
+        # How many recordings have been made, those included that are gone
         self.made = 0
-        # Why it cannot be recorded
+        # Why the program cannot be recorded; empty as long as it can
         self.problem = ""
 
     def __call__(self, *inputs: torch.Tensor) -> tuple[Any, ...]:
@@ -248,12 +261,15 @@ class Recorder:
             self.moving |= moved_inputs
             self.recordings.clear()
 
-        # Recordings for addresses of before have had their time.
+        # Where there is no room, recordings for other addresses go. Those for these addresses stay:
+        # somebody holds their results.
         if len(self.recordings) == MOST:
             self.recordings = [each for each in self.recordings if each.is_at(addresses)]
-        if len(self.recordings) == MOST or self.made == MANY:
+        if len(self.recordings) == MOST or self.made == MOST_EVER:
             return self.program(*inputs)
 
+        # What cannot be recorded (a call that waits for the GPU, memory that is short) is a
+        # RuntimeError of torch's. It would be one at every call, so nothing more is tried.
         self.made += 1
         try:
             recording = Recording(self.program, inputs, self.moving)
@@ -274,7 +290,7 @@ class Recorder:
         assert self.first is not None
         if n in self.moving or n in self.written:
             return False
-        return address != self.first[n] and address not in fixed
+        return address != self.first[n] and address not in result_addresses
 
 
 class RecorderForSizes:
@@ -293,7 +309,7 @@ class RecorderForSizes:
         sizes = tuple(place.of(inputs) for place in self.places)
         recorder = self.recorders.get(sizes)
         if recorder is None:
-            if len(self.recorders) == SETS:
+            if len(self.recorders) == MOST_SETS_OF_SIZES:
                 self.tell_once()
                 return self.program(*inputs)
             recorder = self.recorders[sizes] = self.recorder_for(inputs)
@@ -307,8 +323,11 @@ class RecorderForSizes:
         return Recorder(program, self.written)
 
     def tell_once(self) -> None:
+        """Say at the first call without a recording that there are none for more sizes."""
         if not self.told:
-            tell_that_it_falls_back(f"it has recordings for {SETS} other sets of sizes")
+            tell_that_it_falls_back(
+                f"it has recordings for {MOST_SETS_OF_SIZES} other sets of sizes"
+            )
         self.told = True
 
 

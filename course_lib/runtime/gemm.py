@@ -28,7 +28,7 @@ from course_lib.sizes import hint, is_symbolic, same
 
 # Seconds after which no more calls of a product are measured
 BUDGET = 0.2
-# Calls of each at most, and one at least
+# So many calls of each are measured at most, and one at least
 ROUNDS = 7
 # How many times faster than torch's own call oneDNN must be: less may be noise
 MUST_GAIN = 1.1
@@ -80,6 +80,7 @@ def choose(kernel: ExternKernel, fixed: Collection[int] | None = None) -> Extern
     def near(sizes: Sequence[Any]) -> tuple[int, ...]:
         return tuple(map(near_size, sizes))
 
+    # So a few measurements serve all sizes of a program that is compiled again for many.
     def near_size(n: Any) -> int:
         if is_symbolic(n):
             return power_of_two(hint(n))
@@ -93,6 +94,7 @@ def choose(kernel: ExternKernel, fixed: Collection[int] | None = None) -> Extern
         operands.append(Buffer("", view.dtype, shape, stride))
 
     seconds = seconds_of(kernel.op, operands)
+    # Without oneDNN nothing is gained: 0
     gain = seconds["torch"] / seconds.get("oneDNN", float("inf"))
     is_faster = gain > MUST_GAIN
     chosen = "oneDNN" if is_faster else "torch"

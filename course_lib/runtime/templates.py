@@ -51,8 +51,7 @@ def choose_templates(graph: LoopGraph, codegen: str, schedule: Scheduling) -> Lo
 
     def program(part: LoopGraph) -> CompiledGraph:
         # Each result gets memory of its own: where results live is not measured here.
-        no_plan = None
-        return build(part, schedule(part), no_plan, codegen, autotune=True)
+        return build(part, schedule(part), plan=None, codegen=codegen, autotune=True)
 
     default = schedule(graph)
     ours = schedule(with_loops(graph, loops))
@@ -65,7 +64,7 @@ def choose_templates(graph: LoopGraph, codegen: str, schedule: Scheduling) -> Lo
     for call, parts in loops.items():
         region = next(each for each in regions if names_of(parts) <= each)
         ends = ends_of(region, [*default.kernels, *ours.kernels], graph.returned)
-        # (What nobody reads is not computed at all.)
+        # Nothing to measure: nobody reads what the region computes, or it may not run once more
         if not ends.stores or region & acting:
             continue
 
@@ -142,6 +141,7 @@ def regions_of(default: Schedule, ours: Schedule, loops: Loops) -> list[set[str]
     writes to one set only."""
     together = [names_of(parts) for parts in loops.values()]
     for this_schedule, other_schedule in ((default, ours), (ours, default)):
+        # All that the other schedule writes, and the products' own buffers
         known = names_of(other_schedule.kernels).union(*together)
         for kernel in this_schedule.kernels:
             names = names_of([kernel])

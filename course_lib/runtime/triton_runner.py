@@ -61,6 +61,7 @@ def load_triton(
     names: dict[str, Any] = {"__name__": f"course_lib_kernel_{source.name}"}
     kernel: Any = define(source.name, source.source, f"kernel {source.name}", names)
 
+    # Triton's decorator has made one class or the other of the function.
     interpreted = type(kernel).__name__ == "InterpretedFunction"
     if interpreted != (device.type == "cpu"):
         how = "set TRITON_INTERPRET=1"
@@ -93,6 +94,7 @@ def load_stream(source: StreamSource, device: torch.device) -> Callable[..., Non
     if source.look is None:
         return lambda *buffers: walk(*buffers, *table)
 
+    # The small kernel first: for each piece it writes a flag, "all numbers are finite".
     look = load_triton(source.look, device)
     read = [source.buffers.index(name) for name in source.look.buffers]
 
@@ -179,7 +181,7 @@ def compiled(
     # What C needs to start the kernel. 0 programs: they are counted in each call.
     cuda = ctypes.CDLL("libcuda.so.1")
     launch = ctypes.cast(cuda.cuLaunchKernel, ctypes.c_void_p).value
-    threads = 32 * compiled_kernel.metadata.num_warps
+    threads = 32 * compiled_kernel.metadata.num_warps  # a warp has 32
     fixed = 0 if count_for_sizes else programs
     packed = pack("PPIIII", launch, function, fixed, threads, shared, len(source.symbols))
 

@@ -19,13 +19,15 @@ if TYPE_CHECKING:
 
 
 def nothing_compiled() -> Sizes | None:
+    """Stands for `_latest` before the first graph: no sizes."""
     return None
 
 
 _current: Sizes | None = None
 """The sizes of the graph that is being compiled."""
 _latest: Callable[[], Sizes | None] = nothing_compiled
-"""A weak reference to the sizes of the last graph: pictures of a finished program ask for them."""
+"""The sizes of the last graph, as long as it lives: pictures of a finished program ask for them. (A
+weak reference, so that it may die.)"""
 
 
 def current() -> Sizes | None:

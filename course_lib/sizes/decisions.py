@@ -20,6 +20,7 @@ KINDS = {
     GUARDED: "right for this call, so it is a guard",
 }
 """Kind of a decision → what it means."""
+# The folders of this room and of the library
 HERE = os.path.dirname(os.path.abspath(__file__))
 ROOT = os.path.dirname(HERE)
 
@@ -55,6 +56,7 @@ class Decisions:
         """Keep a question, which whoever called into this room has asked."""
         # formulas: to compare two `Size`s would be one more question
         formulas = tuple(getattr(side, "expr", side) for side in sides)
+        # A size beside itself: nothing was decided
         if relation is not None and formulas[0] == formulas[1]:
             return
         self.found.setdefault((kind, relation, formulas, asking_code()), answer)
@@ -68,11 +70,13 @@ class Decisions:
                 sign = f" {signs[relation]} "
             question = sign.join(map(text_of, sides))
             told.append(Decision(kind, question, str(answer), name_of(code), first_sentence(code)))
+        # Two questions may read alike: code of one name and text in two places
         return list(dict.fromkeys(told))
 
 
 def asking_code() -> CodeType:
     """The code of the innermost function that is not in this room, and has a name."""
+    # 0 is this function, 1 is `note`, 2 whoever noted
     frame = sys._getframe(2)
     while frame.f_code.co_filename.startswith(HERE) or frame.f_code.co_name.startswith("<"):
         assert frame.f_back is not None
@@ -96,6 +100,7 @@ HAS_DOCSTRING: int | None = getattr(inspect, "CO_HAS_DOCSTRING", None)
 
 def first_sentence(code: CodeType) -> str:
     """The first sentence of the docstring of a function whose code this is; "" if it has none."""
+    # Python keeps a docstring as the first constant of the code.
     text = code.co_consts[0] if code.co_consts else None
     # up to Python 3.13 the first constant of a function without docstring is None
     has_docstring = HAS_DOCSTRING is None or code.co_flags & HAS_DOCSTRING

@@ -43,14 +43,16 @@ class Sizes:
         self.env = env_of(inputs)
         # While this is True an answer may become a guard; afterwards nobody would check it.
         self.open = True
+        # The questions that became guards: as text for a reader, and the question → its answer
         self.asked: list[str] = []
         self.answers: dict[Any, bool] = {}
         # Every question of the back half, of all three kinds
         self.noted = Decisions()
 
-        # capture's symbol ↔ ours; and where each of ours is found
+        # capture's symbol → ours, and ours → capture's
         self.ours: dict[sympy.Symbol, SizeSymbol] = {}
         self.theirs: dict[SizeSymbol, sympy.Symbol] = {}
+        # Our symbol → where its value is found, and the fake size that stands there
         self.places: dict[SizeSymbol, Place] = {}
         self.as_given: dict[SizeSymbol, torch.SymInt] = {}
         for place, value in places_in(inputs):
@@ -62,6 +64,7 @@ class Sizes:
                 self.places[own_symbol] = place
                 self.as_given[own_symbol] = value
 
+        # Symbols of capture that can have one value only, by now (an answer may fix others)
         self.numbers = {symbol for symbol in self.ours if self.is_number(symbol)}
         self.hints = {
             own_symbol: self.hint_of(symbol) for own_symbol, symbol in self.theirs.items()
@@ -72,6 +75,8 @@ class Sizes:
         return bool(self.env.replace(symbol).is_number)
 
     def hint_of(self, symbol: sympy.Symbol) -> sympy.Integer:
+        """The number that a symbol of capture is in the call that is compiled."""
+        # Newer versions of torch have the first name.
         known = getattr(self.env, "backed_var_to_val", None) or self.env.var_to_val
         return sympy.Integer(known[symbol])
 
@@ -193,14 +198,14 @@ class Sizes:
 
     # --- questions
 
-    def relation(self, relation: Any, one: Any, other: Any) -> Any:
+    def question(self, relation: Any, one: Any, other: Any) -> Any:
         """A question about sizes as sympy has it, over capture's symbols."""
         left, right = formula_of(one), formula_of(other)
         return relation(left.xreplace(self.theirs), right.xreplace(self.theirs))
 
     def known(self, relation: Any, one: Any, other: Any) -> bool | None:
         """The answer that holds for all sizes, or None."""
-        question = self.relation(relation, one, other)
+        question = self.question(relation, one, other)
         if question not in (sympy.true, sympy.false):
             question = self.env._maybe_evaluate_static(question)
         if question is None:
@@ -214,8 +219,10 @@ class Sizes:
             self.noted.note(FOR_ALL, relation, (one, other), known)
             return known
 
+        # The same relation between this call's numbers
         now = bool(relation(sympy.Integer(number_of(one)), sympy.Integer(number_of(other))))
-        question = self.relation(relation, one, other)
+        question = self.question(relation, one, other)
+        # It is a guard already. (The answer is the same: this call's numbers do not change.)
         if question in self.answers:
             return now
 

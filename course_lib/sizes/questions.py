@@ -61,6 +61,7 @@ def quotient(one: Any, other: Any) -> Any:
 
 
 def is_symbolic(value: Any) -> bool:
+    """Is it a size that differs from call to call?"""
     return isinstance(value, Size)
 
 
@@ -88,6 +89,7 @@ def contiguous(shape: Sequence[Any]) -> tuple[Any, ...]:
     step: Any = 1
     for size in reversed(shape):
         strides.append(step)
+        # torch counts a dimension of size 0 as one of size 1 here
         if size != 0:
             step = step * size
     return tuple(reversed(strides))

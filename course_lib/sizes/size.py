@@ -41,6 +41,7 @@ class Size:
         return self._hint
 
     def _sympy_(self) -> sympy.Expr:
+        """What sympy takes for a size in a formula of its own."""
         return self.expr
 
     def __hash__(self) -> int:
@@ -88,7 +89,7 @@ class Size:
         return self // other, self % other
 
     def combined(self, other: Any, operation: Callable[[Any, Any], Any]) -> Any:
-        """A sum, difference or product; with a formula of loops it is one of these."""
+        """A sum, difference or product. With a formula of loops (sympy's) it is such a formula."""
         if isinstance(other, float) and other.is_integer():
             other = int(other)
         if isinstance(other, (int, Size)):
@@ -136,6 +137,7 @@ class Size:
     # --- a number in silence is refused
 
     def refuse(self, *_: Any) -> NoReturn:
+        """In the place of each operation that would have to know the number."""
         raise NeedsNumbers(f"the size {self} must be a number here")
 
     __index__ = __int__ = __float__ = __truediv__ = __rtruediv__ = __pow__ = __rpow__ = refuse

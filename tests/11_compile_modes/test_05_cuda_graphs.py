@@ -15,7 +15,7 @@ import course_lib as cl
 from course_lib import events
 from course_lib.lowering.ir import Buffer, ExternKernel, LoopGraph
 from course_lib.runtime import cudagraphs
-from course_lib.runtime.cudagraphs import MANY, MOST, Recorder
+from course_lib.runtime.cudagraphs import MOST, MOST_EVER, Recorder
 from course_lib.viz.recording import Recording
 
 
@@ -41,7 +41,7 @@ def on_a_cpu(monkeypatch):
 
     monkeypatch.setattr(cudagraphs, "capture", capture)
     monkeypatch.setattr(cudagraphs, "stream_on", lambda device: "the stream")
-    monkeypatch.setattr(cudagraphs, "fixed", set())
+    monkeypatch.setattr(cudagraphs, "result_addresses", set())
     monkeypatch.setattr(torch.cuda, "is_current_stream_capturing", lambda: False)
 
 
@@ -124,12 +124,12 @@ def test_what_another_recording_computed_is_read_where_it_is(on_a_cpu):
 def test_addresses_that_never_settle_end_it(on_a_cpu):
     """Somebody else's recordings, always new."""
     recorder, held = Recorder(lambda x: (x + 1,)), []
-    for _ in range(MANY + 20):
+    for _ in range(MOST_EVER + 20):
         x = torch.randn(4)
         held.append(x)
-        cudagraphs.fixed.add(x.data_ptr())
+        cudagraphs.result_addresses.add(x.data_ptr())
         torch.testing.assert_close(recorder(x)[0], x + 1)
-    assert recorder.made == MANY
+    assert recorder.made == MOST_EVER
 
 
 def test_an_expanded_input_cannot_be_copied(on_a_cpu):
@@ -266,9 +266,19 @@ def test_addresses_are_forgotten_with_their_recording(on_a_cpu):
     recorder, x = Recorder(lambda x: (x * 2,)), torch.randn(3)
     for _ in range(3):
         recorder(x)
-    assert len(cudagraphs.fixed) == len(recorder.recordings) == 1
+    assert len(cudagraphs.result_addresses) == len(recorder.recordings) == 1
     recorder.recordings.clear()
-    assert cudagraphs.fixed == set()
+    assert cudagraphs.result_addresses == set()
+
+
+def test_an_input_that_is_handed_through_is_no_result_of_the_recording(on_a_cpu):
+    """Its memory is the program's: another recording must not take the address for one that stays."""
+    recorder = Recorder(lambda x, w: (x * 2, w))
+    x, w = torch.randn(3), torch.randn(3)
+    for _ in range(2):
+        doubled, handed_through = recorder(x, w)
+    assert handed_through is w and torch.equal(doubled, x * 2)
+    assert cudagraphs.result_addresses == {doubled.data_ptr()}
 
 
 def test_a_program_without_inputs_starts_its_kernels_one_by_one():
