@@ -11,11 +11,14 @@ In PyTorch: `torch/_dynamo/symbolic_convert.py` (`exception_handler`, `RAISE_VAR
 from typing import Any
 
 from course_lib.capture import attributes
-from course_lib.capture.classes import is_a
+from course_lib.capture.classes import MISSING, is_a, member_of
 from course_lib.capture.machine import Machine
 from course_lib.capture.sources import Unsupported
 from course_lib.capture.world import NULL, Handled
 from course_lib.frames import Instruction
+
+MANAGING = ("__enter__", "__exit__")
+"""The methods that `with` asks the class of a context manager for."""
 
 
 class Exceptions(Machine):
@@ -74,9 +77,17 @@ class Exceptions(Machine):
         self.handling = error
 
     def CHECK_EXC_MATCH(self, instruction: Instruction) -> None:
-        """`except kind`: does the exception below match? It stays."""
+        """`except kind`, or `except (kind, another)`: does the exception below match? It stays.
+
+        As in CPython no metaclass is asked, so an `__instancecheck__` has no say."""
         kind = self.pop()
-        self.push(is_a(self.stack[-1], kind))
+        kinds = kind if is_a(kind, tuple) else (kind,)
+        if not all(is_a(cls, type) and BaseException in cls.__mro__ for cls in kinds):
+            raise TypeError(
+                "catching classes that do not inherit from BaseException is not allowed"
+            )
+        classes_of_error = type(self.stack[-1]).__mro__
+        self.push(any(cls in classes_of_error for cls in kinds))
 
     def POP_EXCEPT(self, instruction: Instruction) -> None:
         """End an `except` block: what was handled before it is handled again."""
@@ -90,6 +101,8 @@ class Exceptions(Machine):
         """`with manager`: push its `__exit__`, and what its `__enter__()` gives."""
         manager = self.pop()
         self.look_into(manager)
+        if any(member_of(type(manager), method) is MISSING for method in MANAGING):
+            raise_no_manager(attributes.type_of(self, manager))
         self.push(attributes.get(self, manager, "__exit__"))
         self.push(self.call(attributes.get(self, manager, "__enter__")))
 
@@ -101,3 +114,15 @@ class Exceptions(Machine):
         slots = self.stack[-3 - instruction.arg : -3]
         exit_method, *instance = [slot for slot in slots if slot is not NULL]
         self.push(self.call(exit_method, *instance, type(error), error, error.__traceback__))
+
+
+def raise_no_manager(cls: type) -> None:
+    """Raise what `with` raises for an instance of `cls`, which lacks one of `MANAGING`.
+
+    A class of the same name, and with as many of these methods, lets Python find the words.
+    """
+    asked = (*MANAGING, "__aenter__", "__aexit__")
+    methods = {name: None for name in asked if member_of(cls, name) is not MISSING}
+    empty: Any = type(cls.__name__, (), methods)
+    with empty():
+        pass

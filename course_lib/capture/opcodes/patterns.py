@@ -7,10 +7,10 @@ In PyTorch: `torch/_dynamo/symbolic_convert.py` (`MATCH_MAPPING`, `MATCH_SEQUENC
 
 import builtins
 import contextlib
-import operator
+from typing import Any
 
 from course_lib.capture import attributes
-from course_lib.capture.machine import Machine
+from course_lib.capture.machine import NOTHING, Machine
 from course_lib.frames import Instruction
 
 # Flags that CPython gives classes for `match` (`Include/object.h`)
@@ -32,12 +32,24 @@ class Patterns(Machine):
         self.push(type(self.stack[-1]).__flags__ & PY_TPFLAGS_MAPPING != 0)
 
     def MATCH_KEYS(self, instruction: Instruction) -> None:
-        """`case {"a": x}`: push the tuple of the values under the keys on top, or None."""
+        """`case {"a": x}`: push the tuple of the subject's values under these keys, or None.
+
+        The keys are the topmost value, the subject lies below. As in CPython `subject.get` is
+        asked, once for each key: `subject[key]` would add a key to a `defaultdict`."""
         subject, keys = self.stack[-2], self.stack[-1]
-        if all(key in subject for key in keys):
-            self.push(tuple(self.operate(operator.getitem, subject, key) for key in keys))
-        else:
-            self.push(None)
+        values: list[Any] = []
+        seen: list[Any] = []
+        for key in keys:
+            if key in seen:
+                raise ValueError(f"mapping pattern checks duplicate key ({key!r})")
+            seen.append(key)
+
+            value = self.call(attributes.get(self, subject, "get"), key, NOTHING)
+            if value is NOTHING:
+                self.push(None)
+                return
+            values.append(value)
+        self.push(tuple(values))
 
     def MATCH_CLASS(self, instruction: Instruction) -> None:
         """`case Point(1, y=2)`: pop subject, class and names; push the tuple of the parts, or None.
