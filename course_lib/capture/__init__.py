@@ -177,7 +177,7 @@ def outcome_of(attempt: "Attempt") -> CaptureResult | Obstacle:
 def complete(problem: Unsupported, attempt: "Attempt") -> None:
     """What a problem says to the user: its line, and no traceback of capture's own frames."""
     # A problem while the head is written has no line: the last one that ran is named.
-    problem.location = problem.location or attempt.root.last
+    problem.location = problem.location or attempt.root.last_line
     if problem.__cause__ is not None:
         problem.__cause__.__traceback__ = None
 
@@ -308,10 +308,11 @@ class Attempt:
         place = self.root.program[self.root.next - 1]
         if isinstance(error, GuardOnDataDependentSymNode):
             problem = asks_data(self.world.shapes, error)
-            problem.location, problem.offset = self.root.last, place.offset
+            problem.location, problem.offset = self.root.last_line, place.offset
             return problem
         why = f"raises {type(error).__name__}: {error}"
-        problem = Unsupported(why, "it raises in eager too", self.root.last, offset=place.offset)
+        line = self.root.last_line
+        problem = Unsupported(why, "it raises in eager too", line, offset=place.offset)
         problem.__cause__ = error
         return problem
 

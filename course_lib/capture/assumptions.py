@@ -39,7 +39,7 @@ class Assumptions(Places):
     """The guards of one capture."""
 
     guards: dict[Guard, None]
-    stack: list[Location]
+    lines: list[Location]
     """The lines that are interpreted, outermost call first."""
     made: dict[int, Any]
     """The functions and classes that the interpreted program made, by their `id`."""
@@ -47,7 +47,7 @@ class Assumptions(Places):
 
     def user_location(self, others: re.Pattern[str] = TORCH) -> Location | None:
         """The innermost line that is the user's own, not torch's (or no installed library's)."""
-        users = (place for place in reversed(self.stack) if not others.match(place.filename))
+        users = (place for place in reversed(self.lines) if not others.match(place.filename))
         return next(users, None)
 
     def assume(self, source: Source, kind: str, *tests: Test) -> None:

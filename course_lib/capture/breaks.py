@@ -98,6 +98,7 @@ class BreakBuilder(HeadBuilder, Stack):
     """Writes the head of a frame that stops before instruction `first` of its program."""
 
     it: Interpreter
+    """The interpreter of the frame. (`stack` holds, as text, what is on its stack.)"""
     lines: list[str]
     """The operation itself."""
     tail: list[str]
@@ -106,9 +107,11 @@ class BreakBuilder(HeadBuilder, Stack):
     """The entry of the exception table that is in force at the broken instruction, or None."""
 
     def stop(self, it: Interpreter, first: int, broken: int, plain: bool) -> None:
-        """Side effects, instructions `first` to `broken`, calls of resume functions.
+        """Write the side effects, then instructions `first` to `broken`, then the calls of resume
+        functions.
 
-        `plain`: from `first` on as it is."""
+        `plain`: no instruction is written. The rest of the frame, from `first` on, runs as it
+        is."""
         refuse_frame_readers(it)
         self.it = it
         self.head.at = Break(it.code, it.program[broken].line or 1, it.globals)
@@ -127,6 +130,7 @@ class BreakBuilder(HeadBuilder, Stack):
 
     def knows(self, program: Sequence[Instruction]) -> bool:
         """Can each of these instructions be written as source?"""
+        # `dir`: an instruction may be a method here, or one of `Stack`.
         known = {*EXPRESSIONS, *STATEMENTS, *BRANCHES, *dir(self)}
         return all(instruction.op in known for instruction in program)
 
@@ -150,7 +154,9 @@ class BreakBuilder(HeadBuilder, Stack):
     # --- from instruction to instruction
 
     def write_steps(self, program: Sequence[Instruction], count: int) -> None:
-        """Write `count` instructions and the broken one after them, then go on with the frame."""
+        """Write `count` instructions and the broken one after them, then go on with the frame.
+
+        `program`: the instructions from the first of these on, to the end of the frame."""
         offset = program[count].offset
         self.handler = handler_at(self.it, offset)
         stack_of_handler = self.stack[: self.handler.depth] if self.handler else []
@@ -169,7 +175,8 @@ class BreakBuilder(HeadBuilder, Stack):
                 break
 
             place += 1
-            # `if` asks for the truth by itself.
+            # `if` asks for the truth by itself. (In a `try` of the program's, which may have to
+            # catch what that raises, it is asked before.)
             asked_by_if = instruction.op == "TO_BOOL" and program[place].op in JUMPS
             if not asked_by_if or self.handler is not None:
                 self.write_step(instruction, program[place : place + 1])
@@ -179,11 +186,15 @@ class BreakBuilder(HeadBuilder, Stack):
 
     def catch(self, kept: list[str], offset: int) -> None:
         """Where the operation raises inside a `try` of the program, the frame goes on at the
-        handler."""
+        handler.
+
+        `kept`: what is on the stack there, below what CPython adds."""
         tail_without_error = self.tail
+        # Some handlers want the place where it was raised, in units of two bytes.
         last_instruction = [str(offset // 2)] if self.handler.lasti else []
 
-        # Outside of `except`: the program decides how long it handles the exception.
+        # The resume function is called outside of the head's own `except`: the program decides how
+        # long it handles the exception.
         self.tail = []
         self.stack = [*kept, *last_instruction, "__error"]
         self.go_on(self.handler.target)
@@ -238,13 +249,14 @@ class BreakBuilder(HeadBuilder, Stack):
         return name
 
     def go_on(self, offset: int, plain: bool = False, indent: str = "") -> None:
-        """`return resume(...)`: the rest of the frame from `offset`."""
+        """`return resume(...)`: the rest of the frame from `offset`; `plain`: without compiling."""
         rest = resumption(self, self.it, offset, self.stack, "__func", plain)
         self.tail.append(f"{indent}return {rest}")
 
     def branch(self, condition: str, yes: Side, no: Side) -> None:
         """A two-way `if`."""
-        # The truth of a value may raise, and then the program's handler is asked.
+        # The truth of a value may raise. In a `try` of the program's it is asked among `lines`,
+        # which `catch` puts into a `try` of the head.
         if self.handler is not None:
             condition = self.do(f"bool({condition})")
 
@@ -257,7 +269,7 @@ class BreakBuilder(HeadBuilder, Stack):
     # --- instructions that are more than a text
 
     def BINARY_OP(self, i: Instruction) -> None:
-        """`a + b`, or `a += b`, which may change `a` itself."""
+        """`a + b`, or `a += b`, which may change `a` itself. The argument is the sign."""
         left, right = self.popn(2)
         if not i.arg.endswith("="):
             self.push(self.do(f"{left} {i.arg} {right}"))
@@ -274,12 +286,19 @@ class BreakBuilder(HeadBuilder, Stack):
 
     def CALL_FUNCTION_EX(self, i: Instruction) -> None:
         """`f(*args, **kwargs)`"""
+        # Since Python 3.14 NULL may lie in the place of the dict.
         kwargs = self.pop() if i.arg else NULL
-        keywords = [] if kwargs is NULL else [f"**{kwargs}"]
-        self.call_popped([f"*{self.pop()}", *keywords], {})
+        args = self.pop()
+
+        # With their stars the texts are written as they are, so they may pass for arguments by
+        # position.
+        starred = [f"*{args}"]
+        if kwargs is not NULL:
+            starred.append(f"**{kwargs}")
+        self.call_popped(starred, {})
 
     def call_function(self, function: str, args: list[str], kwargs: dict[str, str]) -> str:
-        """The text of a call, done once."""
+        """The variable that gets what a call gives. All arguments are texts."""
         keyword_texts = [f"{name}={text}" for name, text in kwargs.items()]
         return self.do(f"{function}({', '.join([*args, *keyword_texts])})")
 

@@ -66,7 +66,7 @@ def changes_of(known: Known) -> dict[ChangedPart, Any]:
     if type(known.stand_in) is Remaining and known.stand_in.taken:
         changed[ChangedPart(id(known), "taken")] = known.stand_in.taken
 
-    if known.before is not None and holds_others(known):
+    if known.items_before is not None and holds_others(known):
         changed[ChangedPart(id(known), "items")] = Held.of(*items(known.stand_in))
 
     if known.attributes is not None:
@@ -82,18 +82,18 @@ def has_changed(world: World) -> bool:
 def holds_others(known: Known) -> bool:
     """Does the stand-in of a container hold other objects than when it was made, or in another
     order?"""
-    before, now = items_before(known), items(known.stand_in)
+    before, now = objects_before(known), items(known.stand_in)
     if type(known.stand_in) is set:
         # A set has no order of its own.
         return set(map(id, before)) != set(map(id, now))
     return len(before) != len(now) or not all(map(operator.is_, before, now))
 
 
-def items_before(known: Known) -> list[Any]:
+def objects_before(known: Known) -> list[Any]:
     """The objects that the stand-in of a container held when it was made."""
-    if is_a(known.before, dict):
-        return in_turn(known.before.items())
-    return list(known.before)
+    if is_a(known.items_before, dict):
+        return in_turn(known.items_before.items())
+    return list(known.items_before)
 
 
 def items(container: Any) -> list[Any]:

@@ -49,13 +49,15 @@ from course_lib.frames.resume import in_the_program
 from course_lib.written import define, define_within, quiet
 
 GRAPH = "__graph"
-MANY = 32
-"""Inputs: a head with at most so many shows each one's whole path."""
-FEW = 4
-"""So many objects are kept apart one by one."""
+MOST_WHOLE_PATHS = 32
+"""Inputs of the graph: a head with at most so many shows each one's whole path."""
+MOST_GUARDS_OF_PAIRS = 4
+"""Guards for single pairs of objects that must be different ones. More pairs have one guard in
+common."""
 WIDTH = 80
 """Characters of arguments that fit one line of the call of the graph."""
 PLAIN_SETATTR = (object.__setattr__, torch.nn.Module.__setattr__)
+"""Methods by which `object.name = value` runs no code of the user's."""
 
 
 @dataclass(frozen=True)
@@ -69,7 +71,8 @@ class Break:
 
 @dataclass
 class Head:
-    """The source and the names it uses. `function(graph)` makes the callable."""
+    """The source, and the objects that its names stand for. `function(graph)` makes the
+    callable."""
 
     name: str
     parameters: tuple[str, ...]
@@ -123,6 +126,7 @@ class FetchedOnce:
             base = self.text(found.base) if found.base else ""
             return self.names.get(found) or found.from_base(base)
 
+        # A formula of sizes has whole paths in its text.
         if ALL_OF in found:
             for source, name in self.names.items():
                 if source.before.startswith(ALL_OF):
@@ -139,7 +143,8 @@ class HeadBuilder(Rebuilder):
         # What must hold of the graph's results
         self.checks: list[str] = []
         self.has_effects = False
-        # Pairs of objects from outside that guards keep apart
+        # Pairs of objects from outside that have a guard to be different ones: the `id`s of their
+        # `Known`s
         self.apart: set[frozenset[int]] = set()
 
     def finish(self) -> Head:
@@ -149,7 +154,7 @@ class HeadBuilder(Rebuilder):
         inputs = []
         if runs:
             inputs = [graph_input.source for graph_input in self.world.builder.inputs]
-        once = FetchedOnce([*sources, *inputs], len(inputs) > MANY)
+        once = FetchedOnce([*sources, *inputs], len(inputs) > MOST_WHOLE_PATHS)
         lines = list(once.lines)
         for name, found in self.fetched:
             lines.append(f"{name} = {once.text(found)}")
@@ -287,8 +292,8 @@ class HeadBuilder(Rebuilder):
             self.body.append(f"for _ in range({known.stand_in.taken}): next({iterator}, None)")
         if known.attributes is not None:
             self.attribute_effect(known, known.attributes)
-        if known.before is not None:
-            self.content_effect(known, known.stand_in, known.before)
+        if known.items_before is not None:
+            self.content_effect(known, known.stand_in, known.items_before)
 
     def stored_effect(self, stored: Stored) -> None:
         """Write what the program stored in an object that has no stand-in: in a global variable, in
@@ -358,10 +363,10 @@ class HeadBuilder(Rebuilder):
         if anew or added:
             items_to_write = items if anew else added
             is_of_base = type(now) is base
-            self.put(self.fetch(known), base, own=is_of_base, items=items_to_write, anew=anew)
+            self.put(self.fetch(known), base, is_of_base, items=items_to_write, anew=anew)
 
     def attribute_effect(self, known: Known, before: dict[str, Any]) -> None:
-        """What an instance, or a cell, has by each name."""
+        """What an instance, or a cell, has by each name, where it is another object than before."""
         now = own_dict(known.stand_in) | in_slots(known.stand_in)
         for name, value in now.items():
             if before.get(name, MISSING) is not value:
@@ -403,7 +408,7 @@ class HeadBuilder(Rebuilder):
                 self.apart.add(pair)
                 others.append(other)
 
-        if len(others) <= FEW:
+        if len(others) <= MOST_GUARDS_OF_PAIRS:
             for other in others:
                 self.world.assume(known.source, "identity", AnotherObject(other.source))
             return

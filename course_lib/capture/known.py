@@ -18,8 +18,9 @@ class Known:
     real: Any
     source: Source
 
-    # For a container: the items that its stand-in held when it was made
-    before: Any = None
+    # For a container that can change: the items that its stand-in held when it was made, as a list
+    # or a dict
+    items_before: Any = None
 
     # For an instance or a cell: the attributes that its stand-in was given so far. MISSING: the
     # real one has none of the name

@@ -29,17 +29,21 @@ from course_lib.frames import Instruction, instructions
 from course_lib.frames.resume import traceback_line
 
 HERE = os.path.dirname(os.path.abspath(__file__))
-OWN = tuple(
+OWN_FILES = tuple(
     os.path.join(HERE, f"{name}.py")
     for name in """graph recorder operations expected unused values known shapes world places assumptions
     inliner head rebuild rebuild_kinds resuming breaks""".split()
 )
-OWN += (os.path.join(HERE, "stand_ins", ""),)
+OWN_FILES += (os.path.join(HERE, "stand_ins", ""),)
 """Files in which nothing of the program runs: an exception that is raised there is capture's own
-failure."""
+failure. All other files (instructions, calls, attributes, corners) run code of the program's, or
+raise what Python would raise: an exception from there is the program's."""
 RAISE = dis.opmap["RAISE_VARARGS"]
-SLIPS = NameError, AttributeError, TypeError, IndexError
-"""What Python raises where a learner's method has a mistake."""
+MISTAKES = NameError, AttributeError, TypeError, IndexError
+"""What Python raises where a method that a learner has written for the interpreter has a
+mistake."""
+END_OF_LINE = 10**6
+"""A column behind the end of any line."""
 
 
 class Nothing:
@@ -66,7 +70,8 @@ class Machine(Stack):
             if type(values.get(name)) is not CellType
         }
         self.locals = values | cells | world.closure(function)
-        self.names = cast(Any, None)  # Of a class body
+        # Of a class body: the dict in which it binds its names
+        self.names = cast(Any, None)
         self.stack: list[Any] = []
 
         # The exception that an `except` block is dealing with
@@ -77,18 +82,23 @@ class Machine(Stack):
         self.program = instructions(self.code)
         self.index_of = {i.offset: index for index, i in reversed([*enumerate(self.program)])}
 
-        # The place of the next instruction in `program`, and the line of the last one that ran
-        self.next, self.last = 0, cast(Any, None)
+        # The place of the next instruction in `program`
+        self.next = 0
         # Places in `program` before which the interpreter stops
         self.stops: Container[int] = ()
+        # Once it has stopped: the line of the instruction that ran last
+        self.last_line = cast(Any, None)
+
+        # What a `return`, and what a `yield`, has left. Each of them ends `run`.
         self.result = self.yielded = NOTHING
+        # The path of the `nn.Module` whose method this is, for the nodes of the graph
         self.module = path_of_module(world, self.code, values)
 
     def run(self) -> Any:
         """Interpret to a return (or, in a generator, to a yield).
 
         NOTHING: stopped before an instruction that ends the graph."""
-        self.world.stack.append(
+        self.world.lines.append(
             Location(self.code.co_filename, self.code.co_firstlineno, self.code.co_qualname)
         )
         self.world.running.append(self)
@@ -98,13 +108,14 @@ class Machine(Stack):
             ):
                 self.step(self.program[self.next])
         finally:
-            self.last = self.world.stack.pop()
+            self.last_line = self.world.lines.pop()
             self.world.running.pop()
 
         if self.result is not NOTHING:
-            # The frame has returned. What only it held is freed now: a generator is closed.
-            for part in (self.locals, self.stack):
-                part.clear()
+            # The frame has returned. What only it held is freed now: a generator is closed. That
+            # may run code of the program's, which may be what cannot be followed.
+            self.locals.clear()
+            self.stack.clear()
             if self.world.problem is not None:
                 raise self.world.problem
         return self.result
@@ -112,7 +123,7 @@ class Machine(Stack):
     def step(self, instruction: Instruction) -> None:
         """Run one instruction; whatever cannot be followed is told with its place."""
         self.next += 1
-        self.world.stack[-1] = self.location(instruction)
+        self.world.lines[-1] = self.location(instruction)
 
         # What is recorded from here on comes from this line of the program.
         builder, here = self.world.builder, self.world.user_location()
@@ -126,15 +137,15 @@ class Machine(Stack):
             self.world.shapes.note(here)
 
             # Something that the instruction called could not be followed, and code in between has
-            # caught that.
+            # caught that (`World.problem`).
             if self.world.problem is not None:
                 raise self.world.problem
 
         except Unsupported as problem:
             self.world.problem = None
-            # The innermost call that it comes through names the place.
+            # It comes through each call around this one, too: the innermost names the place.
             if problem.location is None:
-                problem.location, problem.stack = self.world.stack[-1], tuple(self.world.stack)
+                problem.location, problem.stack = self.world.lines[-1], tuple(self.world.lines)
                 problem.instruction, problem.offset = str(instruction), instruction.offset
             raise
 
@@ -143,9 +154,10 @@ class Machine(Stack):
 
         except BaseException as error:
             if is_a(error, GuardOnDataDependentSymNode):
-                # No `except` of the program's may see it.
+                # torch asks for a size that only the data says. No `except` of the program's may
+                # see that.
                 question = asks_data(self.world.shapes, error)
-                question.location, question.stack = here, tuple(self.world.stack)
+                question.location, question.stack = here, tuple(self.world.lines)
                 raise question from None
             # It is the program's own exception, or capture itself has failed.
             check_own_failure(error)
@@ -163,6 +175,7 @@ class Machine(Stack):
 
             del self.stack[entry.depth :]
             if entry.lasti:
+                # CPython's own count: an instruction has two bytes
                 self.push(instruction.offset // 2)
 
             # "During handling of the above exception, another exception occurred": CPython links
@@ -189,7 +202,7 @@ class Machine(Stack):
 
     def tell(self, instruction: Instruction, before: tuple[str, ...]) -> None:
         """An event for whoever watches the interpreter, kept until the attempt is over."""
-        world, here = self.world, self.world.stack[-1]
+        world, here = self.world, self.world.lines[-1]
         node = world.builder.last_node
         node_name = node.name if node else ""
         arg = "" if instruction.arg is None else str(instruction.arg)
@@ -202,7 +215,7 @@ class Machine(Stack):
             self.code.co_qualname,
             here.filename,
             here.line,
-            len(world.stack) - 1,
+            len(world.lines) - 1,
             before,
             self.in_words(after),
             node_name,
@@ -217,13 +230,13 @@ class Machine(Stack):
     def location(self, instruction: Instruction) -> Location:
         """The place of an instruction; one that spans lines reaches to the end of its first
         line."""
-        line = instruction.line or self.world.stack[-1].line
+        line = instruction.line or self.world.lines[-1].line
         at = instruction.positions
         column = end = -1
         if at is not None and at.col_offset is not None:
             column, end = at.col_offset, at.end_col_offset or -1
         if at is not None and at.end_lineno != at.lineno:
-            end = 10**6
+            end = END_OF_LINE
         return Location(self.code.co_filename, line, self.code.co_qualname, column, end)
 
     # ---- calls out of the machine ----------------------------------------------------------------
@@ -247,7 +260,7 @@ class Machine(Stack):
             self.world.check_addresses(result)
 
         # The program may ask whether `n > 4` `is True`, so it gets a bool. To ask for it makes a
-        # guard. Only `torch._check` can take one that nobody knows.
+        # guard. A condition that only the data says stays as it is: `torch._check` can take it.
         if type(result) is torch.SymBool and not is_unknown(result):
             return bool(result)
         return result
@@ -257,12 +270,13 @@ class Machine(Stack):
         return self.call_function(function, list(args), kwargs)
 
     def call_function(self, function: Any, args: list[Any], kwargs: dict[str, Any]) -> Any:
+        """The same, with the arguments as a list and a dict."""
         return dispatch.call(self, function, args, kwargs)
 
     def enter(self, function: FunctionType, values: tuple[Any, ...], names: Any = None) -> Any:
         """Interpret a call of `function` with its parameters bound to `values`; of a class body
         with its `names`."""
-        if len(self.world.stack) > config.inline_depth_limit:
+        if len(self.world.lines) > config.inline_depth_limit:
             raise Unsupported(
                 f"calls are nested more than {config.inline_depth_limit} deep (at {function.__qualname__})"
             )
@@ -283,7 +297,7 @@ class Machine(Stack):
 
     @property
     def place_of_generator(self) -> int:
-        """Where in the code of a generator function the instruction is that makes the generator.
+        """Where in the program of a generator function the instruction is that makes the generator.
 
         The instructions before it run at once (3.15: `iter()`), the rest later."""
         return next(n for n, i in enumerate(self.program) if i.op == "RETURN_GENERATOR")
@@ -309,12 +323,14 @@ class Machine(Stack):
                 frames.call(None, self.run)
             except Unsupported as problem:
                 self.world.problem = problem
-                if is_a(sent, GeneratorExit):  # Python would only print it
+                # Python swallows and prints what leaves a generator that it closes. So the
+                # instruction that had it closed finds the problem in `World.problem`.
+                if is_a(sent, GeneratorExit):
                     return None
                 raise
             except GeneratorExit as closing:
-                # Its traceback and the interpreter's frames hold each other. Without this, all that
-                # was captured would stay.
+                # The body lets itself be closed. The traceback and the interpreter's frames hold
+                # each other: without this, all that was captured would stay.
                 sent = closing.__traceback__ = None
                 raise
             if self.result is not NOTHING:
@@ -335,12 +351,13 @@ class Machine(Stack):
         if sent is NOTHING:
             return
 
+        # The machine stands behind a YIELD_VALUE. That of a `yield from` follows a SEND.
         delegates = self.program[self.next - 2].op == "SEND"
         if not is_a(sent, BaseException):
             self.push(sent)
         elif delegates:
             self.push(sent)
-            self.next -= 2  # `SEND` hands it on
+            self.next -= 2  # The SEND runs again, and throws it into the inner generator.
         else:
             frames.call(None, self.unwind, self.program[self.next - 1], sent)
 
@@ -350,7 +367,7 @@ class Machine(Stack):
         return self.native(iter, value)
 
     def look_into(self, *values: Any) -> None:
-        """Refuse what is known by its type alone."""
+        """Raise Unsupported for an object of which capture knows nothing but its type."""
         for value in values:
             if self.world.is_opaque(value):
                 raise Unsupported(
@@ -363,6 +380,8 @@ class Machine(Stack):
         self.look_into(*args)
         if (number := self.world.shapes.compute(function, args)) is not None:
             return number
+        # `tensor + instance` may be decided by the instance's own `__radd__`: then Python asks
+        # both.
         if any(is_a(arg, torch.Tensor) for arg in args) and not any(map(has_own_operators, args)):
             return self.world.builder.call(function, args)
         return self.native(function, *args)
@@ -376,6 +395,7 @@ class Machine(Stack):
         return bool(self.native(bool, value))
 
     def jump(self, offset: int) -> None:
+        """Go on at this offset of the bytecode."""
         self.next = self.index_of[offset]
 
 
@@ -399,14 +419,14 @@ def check_own_failure(error: BaseException) -> None:
     a mistake of a learner's.
 
     A learner may write methods of the interpreter. A NameError there, that no `raise` raised, is a
-    mistake in the method.
+    mistake in the method. (An instruction that does what Python does raises by `raise`.)
     """
     if is_a(error, KeyboardInterrupt):
-        raise error
+        raise error  # the user stops the process
 
     at = raiser_of(error)
-    is_mistake = is_a(error, SLIPS) and not at.is_of_capture and not at.by_statement
-    if at.file.startswith(OWN) or is_mistake:
+    is_mistake = is_a(error, MISTAKES) and not at.is_of_capture and not at.by_statement
+    if at.file.startswith(OWN_FILES) or is_mistake:
         what = f"{type(error).__name__}: {error}"
         hint = "report it" if at.is_of_capture else "correct that line of the interpreter"
         raise Unsupported(
@@ -420,6 +440,7 @@ def raiser_of(error: BaseException) -> Raiser:
     trace = error.__traceback__
     while trace is not None:
         frame, code = trace.tb_frame, trace.tb_frame.f_code
+        # A learner's interpreter lies in a file, or a cell, of its own.
         if code.co_filename.startswith(HERE) or is_a(frame.f_locals.get("self"), Machine):
             by_statement = code.co_code[trace.tb_lasti] == RAISE
             raiser = Raiser(code.co_filename, code.co_name, trace.tb_lineno, by_statement)
@@ -428,7 +449,8 @@ def raiser_of(error: BaseException) -> Raiser:
 
 
 def path_of_module(world: World, code: CodeType, values: dict[str, Any]) -> str:
-    """The path of the module whose method this is, or else of the one that called this function."""
+    """The path of the `nn.Module` whose method this is (`self.ln`), or else of the one that called
+    this function; "" outside of all."""
     owner = world.of(next(iter(values.values()), None))
     if owner and is_a(owner.real, torch.nn.Module) and hasattr(type(owner.real), code.co_name):
         return owner.source.shown

@@ -54,8 +54,12 @@ class Rebuilder:
         # Names that are bound to objects without a literal form
         self.names: dict[str, Any] = {}
 
+        # By `id`: values that have an expression, and values whose expression is being made
         self._written: dict[int, Written] = {}
         self._being_written: set[int] = set()
+        # Lists and dicts that were met again inside of themselves
+        self._hold_themselves: set[int] = set()
+        # Numbers for the names of variables
         self._count = itertools.count()
 
     # --- an expression for any value
@@ -78,8 +82,8 @@ class Rebuilder:
         text = self.write(value)
         self._being_written.discard(id(value))
 
-        # A container that holds itself has got its name on the way, and is filled now.
-        if id(value) in self._written and type(value) in (list, dict):
+        # A container that holds itself has got its name, empty, and is filled now.
+        if id(value) in self._hold_themselves:
             name = self._written[id(value)].text
             method = METHOD_TO_ADD_ITEMS[type(value)]
             self.body.append(f"{name}.{method}({text})")
@@ -87,8 +91,10 @@ class Rebuilder:
         return self._written[id(value)].text
 
     def has_own_place(self, known: Known, value: Any) -> bool:
-        """Is `value` better named directly than fetched: a class or a module, that no variable of
-        the frame holds?"""
+        """Is `value` better named directly than fetched?
+
+        So is a class or a module that no variable of the frame holds. (A function is fetched: it
+        may have been made anew, with the same code.)"""
         has_own_name = self.world.is_static(value) and not is_a(value, types.FunctionType)
         return has_own_name and not known.source.is_variable
 
@@ -97,6 +103,7 @@ class Rebuilder:
         itself."""
         if type(value) not in (list, dict):
             raise Unsupported(f"a {type(value).__name__} that contains itself is alive here")
+        self._hold_themselves.add(id(value))
         return self.assign(f"{type(value).__name__}()", value)
 
     def write(self, value: Any) -> str:
@@ -136,16 +143,19 @@ class Rebuilder:
     def fetch_twin(self, known: Known) -> str:
         """The compiled twin of a module, if the program met the twin and not the module itself;
         else ""."""
-        twin = known.source.base
-        if known.source.before != "model_of(" or twin is None:
+        twin = known.source.twin
+        if twin is None:
             return ""
         if twin.is_variable:
             return twin.expr
-        return self.hoist(twin, twin)
+        # The interpreted world has no object for the twin: its path takes that place.
+        return self.hoist(value=twin, found=twin)
 
     def hoist(self, value: Any, found: Source | str) -> str:
         """A variable that gets what is at this source (or this expression) at the start of the
-        head."""
+        head.
+
+        `value`: what has this variable from now on."""
         if id(value) not in self._written:
             name = f"__in{next(self._count)}"
             self.fetched.append((name, found))
@@ -190,30 +200,33 @@ class Rebuilder:
 
     # --- containers
 
-    def put(self, place: str, base: Any, own: bool, items: Any, anew: bool = False) -> None:
-        """Add items to the container at `place`, emptied if `anew`, with the methods of `base`;
-        `own`: that is its class."""
-        by_key = base in MAPPINGS and not own
-        if by_key:
+    def put(self, place: str, base: Any, is_of_base: bool, items: Any, anew: bool = False) -> None:
+        """Add items to the container that the expression `place` gives; `anew`: it is emptied
+        before.
+
+        `base`: the builtin class whose methods do it. `is_of_base`: the container is of this very
+        class. Otherwise its class may have methods of its own, which must not run."""
+        if base in MAPPINGS and not is_of_base:
+            # `OrderedDict.update` would call the class's own `__setitem__`.
             method = "__setitem__"
             texts = [f"{self.rebuild(key)}, {self.rebuild(item)}" for key, item in items.items()]
         else:
             method = METHOD_TO_ADD_ITEMS[base]
             texts = [self.display(items)]
 
-        calls = []
+        # The method, and its arguments
+        calls: list[tuple[str, list[str]]] = []
         if anew:
-            calls.append(("clear", ""))
+            calls.append(("clear", []))
         if items:
-            calls += [(method, text) for text in texts]
+            calls += [(method, [text]) for text in texts]
 
-        for name, text in calls:
-            if own:
-                self.body.append(f"{place}.{name}({text})")
+        for name, arguments in calls:
+            if is_of_base:
+                self.body.append(f"{place}.{name}({', '.join(arguments)})")
             else:
-                # The class may have a method of its own by that name: the base's is asked.
-                arguments = f"{place}, {text}"
-                self.body.append(f"{self.name_for(base)}.{name}({arguments})")
+                listed = ", ".join([place, *arguments])
+                self.body.append(f"{self.name_for(base)}.{name}({listed})")
 
 
 @dataclass(frozen=True)

@@ -55,7 +55,7 @@ MODULES_WITH_REDUCE = (
 """Modules whose objects may be made from what their `__reduce__` says."""
 
 LINKS = ("__context__", "__cause__", "__suppress_context__")
-"""What an exception says about others."""
+"""What an exception says about others. (The last comes last: to set `__cause__` sets it, too.)"""
 
 
 # --- the ordinary kinds of value
@@ -117,6 +117,7 @@ def write_function(head: Rebuilder, function: types.FunctionType) -> str:
     """A function that the program made: a new one of its code, its globals, its defaults and its
     cells."""
     if id(function) not in head.world.made:
+        # Code that is not interpreted has made it. Without cells it can be kept as it is.
         if function.__closure__:
             what = f"{function.__qualname__}, a function that has no known place, is alive here"
             raise Unsupported(what)
@@ -184,7 +185,7 @@ def write_container(head: Rebuilder, value: Any) -> str:
 
     text = head.display(value) if cls is list or cls in MAPPINGS else head.listed(value)
     if text == "()" and cls is tuple:
-        return text
+        return text  # Python has one empty tuple only
     if cls in (tuple, list, dict):
         return head.assign(text)
 
@@ -280,9 +281,9 @@ def write_bare_instance(head: Rebuilder, value: Any) -> str:
 
     name = head.assign(f"{head.name_for(base)}.__new__({class_name})", value)
     if base in MAPPINGS:
-        head.put(name, base, own=False, items=dict(base.items(value)))
+        head.put(name, base, is_of_base=False, items=dict(base.items(value)))
     elif base is not object:
-        head.put(name, base, own=False, items=list(base.__iter__(value)))
+        head.put(name, base, is_of_base=False, items=list(base.__iter__(value)))
     return name
 
 
@@ -297,6 +298,8 @@ def write_reduced(head: Rebuilder, value: Any) -> str:
                 raise TypeError("no module has it")
             return head.name_for(value)
 
+        # `reduced` has two to six parts. Those behind the state say what else a copy is to be
+        # given.
         make, args, state, *more = (*reduced, None)[:5]
         is_known = type(value) in SAFE_TYPES or type(value).__module__ in MODULES_WITH_REDUCE
         if any(more) or not is_known:

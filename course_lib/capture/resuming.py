@@ -41,13 +41,14 @@ def resumption(
 ) -> str:
     """The call that goes on with what `it` interprets at `offset`, with this on the stack.
 
-    `plain`: without compiling."""
+    `function`: the text of the function object whose code it is. `plain`: without compiling."""
     needed = needed_at(it, offset)
     values = {name: head.rebuild(value) for name, value in variables_of(it, needed).items()}
     unbound = needed.intersection(it.code.co_varnames).difference(values)
 
     slots = tuple(map(kind_of_slot, stack))
     at = resume_at(it.code, offset, slots, unbound)
+    # A cell that nobody reads any more is a new one, a variable None.
     closure = as_tuple([values.get(name, "CellType()") for name in at.names])
     local_variables = [values.get(name, "None") for name in it.code.co_varnames]
 

@@ -48,6 +48,7 @@ HELPERS: dict[str, Any] = {
 # Where an `nn.Module` keeps what a user knows as its attributes
 REGISTRIES = "_parameters", "_buffers", "_modules"
 ALL_OF = "[*"  # How a step begins that lists all keys or values of a dict
+MODEL_OF = "model_of("  # How a step begins that leads from a compiled twin to its module
 FUNCTION = "__func"  # The name by which checks and heads know the frame's function object
 
 
@@ -162,7 +163,13 @@ class Source:
 
     def model(self) -> "Source":
         """The module of which `base` is the compiled twin."""
-        return Source(after=")", base=self, before="model_of(", pretty="")
+        return Source(after=")", base=self, before=MODEL_OF, pretty="")
+
+    @property
+    def twin(self) -> "Source | None":
+        """Where the compiled twin is, if this is the path from it to its module (`model`); else
+        None."""
+        return self.base if self.before == MODEL_OF else None
 
     def variable(self, name: str, at: str = "") -> "Source":
         """A variable that is shown by its name alone.

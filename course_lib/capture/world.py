@@ -140,7 +140,7 @@ class World(Functions):
         self.classes: dict[type, classes.SeenClass] = {}
 
         # Where the program is: lines, and the interpreters at those lines, outermost call first
-        self.stack: list[Location] = []
+        self.lines: list[Location] = []
         self.running: list[Any] = []
         # Frames that eager has and the interpreter leaves out, outermost first
         self.left_out: list[LeftOut] = []
@@ -162,8 +162,9 @@ class World(Functions):
         # `undo(head)`
         self.others: list[Any] = []
 
-        # A break inside a generator that is being closed: Python would swallow the exception, so it
-        # is kept here
+        # What could not be followed inside of a generator that is being closed. Python swallows
+        # what is raised there, so `Machine.generator` keeps it here, and `Machine.step` raises it
+        # behind the instruction that had the generator closed.
         self.problem: Unsupported | None = None
 
         # Is the frame interpreted to its end, or to a break?

@@ -3,6 +3,7 @@
 import datetime
 import functools
 import operator
+import os
 
 import pytest
 import torch
@@ -12,6 +13,7 @@ from torch.testing import assert_close
 
 import course_lib as cl
 from course_lib import events, frames
+from course_lib.capture import machine
 from course_lib.capture.graph import GraphBuilder
 
 
@@ -394,3 +396,8 @@ def test_what_a_notebook_s_kernel_runs_below_a_print_is_no_frame_of_the_user_s()
     with cl.capturing(), cl.record() as trace:
         datetime.datetime.now(tz.tzutc())
     assert not trace.of(events.FrameSeen)
+
+
+def test_the_files_in_which_only_capture_itself_can_fail_are_there():
+    """A file that was renamed would be taken for one that runs the program: its failures for the program's."""
+    assert [path for path in machine.OWN_FILES if not os.path.exists(path)] == []

@@ -143,7 +143,7 @@ def of_frame(lookup: Lookup) -> Any:
     if name == "f_code":
         return frame.machine.code
     if name == "f_lineno":
-        return it.world.stack[frame.depth].line
+        return it.world.lines[frame.depth].line
     if name == "f_globals":
         return global_variables(frame.machine)
     if name == "f_locals":

@@ -53,7 +53,7 @@ def place(world: Any, stacklevel: int) -> Place | int:
     """The place that `stacklevel` names; a number: so many frames above the captured one."""
     frames = [
         Place(machine.code.co_filename, at.line, machine.globals)
-        for machine, at in zip(world.running, world.stack, strict=True)
+        for machine, at in zip(world.running, world.lines, strict=True)
     ]
     # the innermost first, so that the depths of the others stay right
     for left_out in reversed(world.left_out):

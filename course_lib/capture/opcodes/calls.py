@@ -20,11 +20,13 @@ class Calls(Containers):
     """Instructions that call, and that make what can be called."""
 
     def CALL_FUNCTION_EX(self, instruction: Instruction) -> None:
-        """`f(*args, **kwargs)`: a dict is on top if the argument is true."""
+        """`f(*args, **kwargs)`: a dict is on top if the argument is true; since Python 3.14 perhaps
+        NULL in its place."""
         kwargs = self.pop() if instruction.arg else NULL
         args = self.pop()
 
-        # for the message, should `args` not be iterable
+        # The two slots below hold the callable, and NULL. It is named in the message, should `args`
+        # not be iterable.
         function = next(slot for slot in self.stack[-2:] if slot is not NULL)
         message = newer.NOT_ITERABLE.format(function=name_of(function, exact=True), type="{}")
 

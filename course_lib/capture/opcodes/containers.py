@@ -80,11 +80,13 @@ class Containers(Machine):
         value = self.pop()
         target = self.stack[-instruction.arg]
 
+        # `list.extend` asks for the length, to make room. Where that is the user's code it has to
+        # run, so `extend` itself is called.
         lengths = [member_of(type(value), name) for name in ("__len__", "__length_hint__")]
         tells_length = any(is_a(length, FunctionType) for length in lengths)
         if tells_length and is_users(type(value)):
             self.look_into(value)
-            self.native(target.extend, value)  # it calls the object's `__len__`, as CPython does
+            self.native(target.extend, value)
         else:
             target.extend(self.unpacked(value, "Value after * must be an iterable, not {}"))
 
@@ -115,7 +117,9 @@ class Containers(Machine):
         merged.update(more)
 
     def function_below(self, depth: int) -> str:
-        """For messages: the name of the function whose keyword arguments lie `depth` deep."""
+        """For messages: the name of the function whose keyword arguments lie `depth` deep.
+
+        Below them lie its other arguments, in one tuple, and two slots: the callable, and NULL."""
         slots = self.stack[-depth - 3 :]
         function = next(slot for slot in slots if slot is not NULL)
         return name_of(function, exact=True)
@@ -137,7 +141,8 @@ class Containers(Machine):
         self.stack.extend(reversed(items))
 
     def UNPACK_EX(self, instruction: Instruction) -> None:
-        """`a, *rest, z = value`: so many items before the star, so many after it."""
+        """`a, *rest, z = value`: the argument says how many items stand before the star, and how
+        many after it."""
         before, after = instruction.arg
         items = list(self.unpacked(self.pop()))
         if len(items) < before + after:

@@ -40,12 +40,12 @@ class Exceptions(Machine):
 
         # CPython sets the error's `__context__` to the exception that is being handled, and avoids
         # a circle of such links. It does the same here, where the error is raised while that
-        # exception is handled.
-        error_in_hand = error if self.handling is None else self.handling
-        if self.world.is_opaque(error_in_hand):
-            error_in_hand = error
+        # exception is handled. (One from outside is not raised: that would write its traceback.)
+        handled: BaseException = error
+        if self.handling is not None and not self.world.is_opaque(self.handling):
+            handled = self.handling
         try:
-            raise error_in_hand
+            raise handled
         except BaseException:
             raise error  # noqa: B904
 
@@ -93,6 +93,9 @@ class Exceptions(Machine):
         """End an `except` block: what was handled before it is handled again."""
         handled = self.pop()
         self.handling = handled.before
+
+        # Behind a COPY it lies on the stack twice. What is left there is an exception like any
+        # other: a resume function that found the mark would begin to handle it.
         self.stack = [self.handling if value is handled else value for value in self.stack]
 
     # ---- with ------------------------------------------------------------------------------------
@@ -109,7 +112,8 @@ class Exceptions(Machine):
     def WITH_EXCEPT_START(self, instruction: Instruction) -> None:
         """The body raised: push what `__exit__(type, error, traceback)` gives.
 
-        (True: the exception is dealt with.)"""
+        (True: the exception is dealt with.) The argument is the number of slots of `__exit__`: one
+        of them may be NULL, or hold the manager."""
         error = self.stack[-1]
         slots = self.stack[-3 - instruction.arg : -3]
         exit_method, *instance = [slot for slot in slots if slot is not NULL]

@@ -45,7 +45,7 @@ class Generators(Machine):
             yielded = stop.value
 
         if yielded is NOTHING:
-            raise value
+            raise value  # here, for the iterator takes no exceptions
         self.push(yielded)
 
     def hand_on(self, receiver: Any, value: Any) -> Any:

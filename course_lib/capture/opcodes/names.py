@@ -172,7 +172,9 @@ class Names(Machine):
         self.push(attributes.get(self, self.pop(), instruction.arg))
 
     def LOAD_SUPER_ATTR(self, instruction: Instruction) -> None:
-        """`super().name`: the class and the object lie above the global name `super`."""
+        """`super().name`: the class and the object lie above the global name `super`.
+
+        The argument: the name, and whether the program gave `super` its two arguments."""
         _, cls, value = self.popn(3)
         self.push(attributes.get(self, super(cls, value), instruction.arg[0]))
 

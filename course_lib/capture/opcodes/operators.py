@@ -63,9 +63,10 @@ class Operators(Machine):
         left, right = map(asked_truth, self.popn(2))
         one, other = self.world.of(left), self.world.of(right)
 
-        # two objects from outside that are different now may be one object at another call
-        stand_alone = self.world.is_static(left) or self.world.is_static(right)
-        if one and other and one is not other and not stand_alone:
+        # Two objects from outside that are different now may be one object at another call. (Which
+        # function or class it is has a guard already.)
+        is_guarded = self.world.is_static(left) or self.world.is_static(right)
+        if one and other and one is not other and not is_guarded:
             self.world.assume(one.source, "identity", AnotherObject(other.source))
 
         self.push((left is right) != instruction.arg)
@@ -85,7 +86,8 @@ class Operators(Machine):
     def BINARY_SUBSCR(self, instruction: Instruction) -> None:
         """`container[index]`"""
         container, index = self.popn(2)
-        if type(container).__module__ == "typing":  # `Optional[int]`
+        # `Optional[int]`: the code of `typing` runs as it is
+        if type(container).__module__ == "typing":
             self.push(frames.call(None, operator.getitem, container, index))
             return
 
@@ -93,7 +95,7 @@ class Operators(Machine):
             index = concrete(index)
         item = self.operate(operator.getitem, container, index)
 
-        # `list[int]`, `Color["RED"]`
+        # `Color["RED"]`: a class was asked, and gives an object that stands for itself
         if is_a(container, type) and self.world.is_static(item):
             item = self.world.wrap(item, None)
         self.push(item)

@@ -62,6 +62,7 @@ class Patterns(Machine):
             return
 
         by_position = getattr(cls, "__match_args__", ())[: instruction.arg]
+        # `int(x)`, `str(x)`: the one part is the subject itself
         itself = not hasattr(cls, "__match_args__") and cls.__flags__ & PY_TPFLAGS_MATCH_SELF
         allowed = 1 if itself else len(by_position)
         if instruction.arg > allowed:
@@ -70,6 +71,7 @@ class Patterns(Machine):
                 f"({instruction.arg} given)"
             )
 
+        # An attribute that is not there: no match
         matched_parts = None
         with contextlib.suppress(AttributeError):
             parts = [attributes.get(self, subject, name) for name in (*by_position, *names)]

@@ -152,7 +152,9 @@ def is_equal_to_itself_only(key: Any) -> bool:
 
 
 def assume_keys(world: World, outside: Container, keys: tuple[Any, ...], named: bool) -> None:
-    """Guard type and keys; of a sequence, or where the keys cannot be compared, the length."""
+    """Guard type and keys; of a sequence, or where the keys cannot be compared, the length.
+
+    `named`: a guard can compare each key."""
     tests: list[Test] = [TypeIs(type(outside.obj))]
     if outside.is_keyed and named:
         kind = "keys"
@@ -192,7 +194,7 @@ def sequence(world: World, outside: Container, keys: tuple[Any, ...]) -> Known:
         base.append(stand_in, item(world, outside, place, key))
 
     # compared at the end: what differs is a side effect
-    known.before = list(base.__iter__(stand_in))
+    known.items_before = list(base.__iter__(stand_in))
     return known
 
 
@@ -215,7 +217,7 @@ def mapping(world: World, outside: Container, keys: tuple[Any, ...], named: bool
         base.__setitem__(stand_in, stand_in_key, item(world, outside, place, key))
 
     # compared at the end: what differs is a side effect
-    known.before = dict(base.items(stand_in))
+    known.items_before = dict(base.items(stand_in))
     return known
 
 
@@ -236,5 +238,5 @@ def set_of_constants(world: World, obj: Any, source: Source) -> Any:
     world.assume(source, "value", *tests)
 
     # A set may change: what it held before tells at the end what is to be done to the real one.
-    before = list(obj) if cls is set else None
-    return world.know(cls(obj), obj, source, before=before).stand_in
+    items_before = list(obj) if cls is set else None
+    return world.know(cls(obj), obj, source, items_before=items_before).stand_in

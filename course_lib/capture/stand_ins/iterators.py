@@ -67,17 +67,18 @@ class Remaining:
         `part`: a list, or another iterator, under this one."""
         known = self.world.stand_ins.get(id(part))
         if not known:
-            return False
+            return False  # the program never met it
         if type(known.stand_in) is Remaining:
             return True
-        before, now = known.before or (), known.stand_in
+        before, now = known.items_before or (), known.stand_in
         return [*map(id, before)] != [*map(id, now)]
 
 
 def upcoming(real: Any, parts: list[Any]) -> list[Any]:
     """What an iterator is going to give. Nothing is taken from it, for guards ask at each call.
 
-    To `parts` is added what it takes its items from.
+    Added to `parts`: what it takes its items from, a list or other iterators. Raises TypeError
+    where one of these cannot be copied.
     """
     make, args, *state = real.__reduce__()
     parts += args
