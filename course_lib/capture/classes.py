@@ -21,15 +21,14 @@ TRUSTED = {"torch", "numpy", "course_lib", "typing_extensions", *sys.stdlib_modu
 TRUSTED -= {"__main__", "this", "os"}
 """Top-level packages whose functions, classes and constants nobody rebinds: reading them needs no
 guard. (`os` is not among them, for programs do change `os.environ`.)"""
-BELOW_TORCH = (
-    *("torch._tensor.", "torch._ops.", "torch.fx.", "torch._subclasses.", "torch.utils._sympy."),
-    *("sympy.", "torch.overrides.", "torch._dynamo.", "torch._guards.", "torch._prims"),
-    *("torch._refs.", "torch._decomp", "torch._meta", "torch.utils._python_dispatch."),
-    *("torch.utils.weak.", "weakref.", "_weakrefset.", "torch._library."),
-    *("torch._higher_order_ops.", "copyreg."),
+BELOW_TORCH = tuple(
+    """torch._tensor. torch._ops. torch.fx. torch._subclasses. torch.utils._sympy. sympy. torch.overrides.
+    torch._dynamo. torch._guards. torch._prims torch._refs. torch._decomp torch._meta
+    torch.utils._python_dispatch. torch.utils.weak. weakref. _weakrefset. torch._library.
+    torch._higher_order_ops. copyreg.""".split()
 )
-"""Modules that torch's operators and symbolic sizes run on the way. They are written in Python, but
-capture does not interpret them: it calls them as it calls C code."""
+"""How the names of modules begin that torch's operators and symbolic sizes run on the way. They are
+written in Python, but capture does not interpret them: it calls them as it calls C code."""
 HEAP_TYPE = 1 << 9
 """The flag in `cls.__flags__` of a class that was made at run time: each class written in Python
 has it, and a few written in C. (CPython: `Py_TPFLAGS_HEAPTYPE`)"""
@@ -165,7 +164,7 @@ def is_users(thing: Any) -> bool:
 
 
 def has_own_lookup(cls: type) -> bool:
-    """Does each `obj.name` run the user's code?"""
+    """Does each `obj.name`, or at least `obj.__class__`, run the user's code?"""
     return FunctionType in (
         type(cls.__getattribute__),
         type(getattr(cls.__dict__.get("__class__"), "fget", None)),

@@ -21,8 +21,8 @@ from course_lib.capture.symbolic_numbers import is_symbol_of_data
 if TYPE_CHECKING:
     from course_lib.capture.graph import GraphBuilder
 
-MOST = 2**62
-"""A limit above this is none: torch writes it where it knows no limit."""
+LARGEST_LIMIT = 2**62
+"""A limit above this is none: torch writes one of 64 bits where it knows no limit."""
 
 
 class DataBreaksFact(RuntimeError):
@@ -35,6 +35,7 @@ def fact(holds: bool, text: str) -> None:
         raise DataBreaksFact(f"the graph was made for {text}, which the data does not meet")
 
 
+# torch.fx keeps such nodes, though nobody uses their result.
 fx.node.has_side_effect(fact)
 
 
@@ -78,9 +79,9 @@ def limits(shapes: Shapes, symbol: sympy.Symbol) -> list[sympy.Basic]:
         return []
     known = shapes.env.var_to_range[symbol]
     relations = []
-    if known.lower != -int_oo and known.lower > -MOST:
+    if known.lower != -int_oo and known.lower > -LARGEST_LIMIT:
         relations.append(sympy.Ge(symbol, known.lower, evaluate=False))
-    if known.upper != int_oo and known.upper < MOST:
+    if known.upper != int_oo and known.upper < LARGEST_LIMIT:
         relations.append(sympy.Le(symbol, known.upper, evaluate=False))
     return relations
 

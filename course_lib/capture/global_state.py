@@ -22,7 +22,7 @@ SWITCHES = (
 )
 """Grad and inference mode, the dtype of new tensors, deterministic algorithms, active modes, vmap
 and grad, autocast."""
-# Where it is allowed, kernels may be made for it
+# The precision of products of matrices on a GPU: "tf32" where that is allowed
 TF32 = "torch._C._get_fp32_precision_getter('cuda', 'matmul')"
 # Is new memory filled, where algorithms are deterministic?
 FILLED = "torch.utils.deterministic.fill_uninitialized_memory"

@@ -82,7 +82,7 @@ class Arithmetic(PythonReferenceAnalysis):
 
 
 def largest(function: Any, a: Any, b: Any) -> fx.Proxy:
-    """A node for `max(a, b)` or `min(a, b)`; one of both is a number, perhaps."""
+    """A node for `max(a, b)` or `min(a, b)`, of which at least one is a node already."""
     proxy = a if isinstance(a, fx.Proxy) else b
     return proxy.tracer.create_proxy("call_function", function, (a, b), {})
 
@@ -243,13 +243,11 @@ class GraphBuilder:
     def call(
         self, target: Callable[..., Any] | str, args: Any, kwargs: dict[str, Any] | None = None
     ) -> Any:
-        """Record a call of a function, or of a method of the first argument (a string).
-
-        Gives the fake result.
+        """Record a call of a function, or of a method of the first argument (a string). Gives the
+        fake result.
 
         What has no tensor in it is computed now, and leaves no node. Raises Unsupported for what a
-        graph cannot hold.
-        """
+        graph cannot hold."""
         operation = Operation(target, list(args), kwargs or {})
         for rule in INSTEAD:
             result = rule(self, operation)
@@ -260,9 +258,10 @@ class GraphBuilder:
         if getattr(target, "__module__", "") == "_operator" and not operation.is_on_tensor:
             operation.target = OF_NUMBERS.get(operation.target, operation.target)
 
-        fresh = len(self.shapes.env.pending_fresh_unbacked_symbols)
+        # Where only the data says a size, torch makes a symbol for it, and notes it in this list.
+        symbols_before = len(self.shapes.env.pending_fresh_unbacked_symbols)
         result = self.run_fake(operation.function, operation.args, operation.kwargs)
-        gave_symbols = len(self.shapes.env.pending_fresh_unbacked_symbols) > fresh
+        gave_symbols = len(self.shapes.env.pending_fresh_unbacked_symbols) > symbols_before
         for check in CHECKS:
             check(self, operation, result)
 
@@ -279,10 +278,11 @@ class GraphBuilder:
 
         The checks of the branches that capture took (`expected`) are written before the first
         write: they are about the values that the tensors had at the branch."""
+        # `x.data` shares memory; a norm that trains (one argument is True) writes to statistics.
         values = (*operation.args, *operation.kwargs.values())
         reads_data = operation.target is getattr and operation.args[1] == "data"
-        trains = operation.name in ("batch_norm", "instance_norm")
-        if reads_data or (trains and any(value is True for value in values)):
+        has_statistics = operation.name in ("batch_norm", "instance_norm")
+        if reads_data or (has_statistics and any(value is True for value in values)):
             self.uncounted_writes += 1
             self.has_uncounted = True
 
@@ -291,7 +291,8 @@ class GraphBuilder:
 
     @staticmethod
     def _needs_node(operation: Operation, result: Any) -> bool:
-        """Not where a number came out, which is known: `x.dim()`."""
+        """Not where a number came out (`x.dim()`), unless a switch was turned: one of `STATE`, a
+        level of `torch.func` or of forward-mode AD."""
         turns = operation.target in STATE or operation.name.endswith(("_nesting", "_dual_level"))
         return result is None or has_tensor(result) or turns
 
@@ -319,9 +320,7 @@ class GraphBuilder:
         return node
 
     def run_fake(self, function: Callable[..., Any], args: Any, kwargs: dict[str, Any]) -> Any:
-        """What the operation gives on fakes.
-
-        Raises Unsupported where it raises, or where it needs the data."""
+        """What the operation gives on fakes; Unsupported where it raises, or needs the data."""
         # A failure is told as a graph break. torch need not log it, too.
         FAKE_LOG.disabled = True
         try:
@@ -388,6 +387,7 @@ class GraphBuilder:
         return fx.node.map_aggregate(value, self._leaf)
 
     def _leaf(self, value: Any) -> Any:
+        """What is no tuple, list, dict or slice, as an argument of an FX node."""
         if isinstance(value, torch.Tensor) or self.has_node(value):
             return self.node_of(value)
         if isinstance(value, (torch.SymInt, torch.SymFloat)) or is_of_data(value):
@@ -427,7 +427,7 @@ class GraphBuilder:
         return True
 
     def writes(self) -> dict[Any, Any]:
-        """How often each tensor from outside was written to, as far as it counts that."""
+        """How often each tensor from outside was written to, by `id`; "unseen": uncounted writes."""
         writes_by_id = {id(t): t._version for t in self.tensors_outside() if t._version}
         return writes_by_id | {"unseen": self.uncounted_writes}
 

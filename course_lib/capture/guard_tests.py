@@ -441,8 +441,11 @@ def has_literal(value: Any) -> bool:
 
 
 def literal(value: Any) -> str:
-    """How a test's right-hand side is shown: a literal, else the object's name."""
-    return (not has_literal(value) and getattr(value, "__name__", None)) or repr(value)
+    """How a test's right-hand side is shown: a literal, else the object's name if it has one."""
+    name = None
+    if not has_literal(value):
+        name = getattr(value, "__name__", None)
+    return name or repr(value)
 
 
 def short(value: Any) -> str:
@@ -451,4 +454,7 @@ def short(value: Any) -> str:
     text = value.__name__ if has_name else repr(value)
     if len(text) <= LONGEST_SHOWN:
         return text
-    return f"{text[:38]}...{text[-39:]}"
+
+    at_the_front = (LONGEST_SHOWN - len("...")) // 2
+    at_the_end = LONGEST_SHOWN - len("...") - at_the_front
+    return f"{text[:at_the_front]}...{text[-at_the_end:]}"

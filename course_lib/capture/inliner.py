@@ -37,6 +37,7 @@ class Inliner(frames.Watcher):
         if function.__name__ == "__repr__" and type(args[0]) in SYMBOLIC:
             return show_number
 
+        # With a dot at the end: `sympy_tools.` does not begin with `sympy.`
         module = f"{function.__module__}."
         is_known = module.startswith(("course_lib.", *BELOW_TORCH)) or module == "torch."
         run = self.natively if is_known else self.inline

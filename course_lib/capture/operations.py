@@ -57,8 +57,9 @@ OF_NUMBERS |= dict.fromkeys((operator.pow, operator.ipow), pow)
 REWRITTEN: dict[str, Callable[..., Any]] = {}
 """Name of an operation → a function of (builder, *arguments) that computes it by other operations.
 It gives GO_ON if it cannot."""
-CONSTANTS: list[Callable[..., Any]] = []
-"""Functions of (builder, tensor) that give the tensor's data if they are known, or None."""
+FINDERS_OF_DATA: list[Callable[..., Any]] = []
+"""Functions of (builder, tensor) that give a real tensor with the tensor's data, if they are known,
+or None."""
 
 
 @dataclass
@@ -70,7 +71,7 @@ class Operation:
     args: list[Any]
     kwargs: dict[str, Any]
 
-    # The tensors given as `out=`, with their shapes before the call
+    # The tensors that are given as `out=`, with their shapes before the call
     out: list[tuple[torch.Tensor, Any]] = field(init=False)
 
     def __post_init__(self) -> None:
@@ -127,7 +128,7 @@ def known_data(builder: GraphBuilder, operation: Operation) -> Any:
         return GO_ON
 
     tensor, *rest = operation.args
-    for find in CONSTANTS:
+    for find in FINDERS_OF_DATA:
         data = find(builder, tensor)
         if data is not None:
             with builder.real_world():
@@ -180,6 +181,7 @@ def asks_for_gradient(builder: GraphBuilder, operation: Operation) -> str:
     middle.
     """
     args, inputs = operation.args, operation.kwargs.get("inputs")
+    # Name of the operation → the arguments for whose gradient it asks
     arguments_by_name = {
         "register_hook": args[:1],
         "retain_grad": args[:1],

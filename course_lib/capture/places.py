@@ -134,4 +134,5 @@ def is_bound(obj: Any) -> bool:
         return False
     if is_a(obj.__self__, (types.NoneType, types.ModuleType, type)):
         return False
-    return hasattr(type(obj.__self__), obj.__name__)  # False: of pybind11
+    # A function that pybind11 made is bound to an object that has no method of this name.
+    return hasattr(type(obj.__self__), obj.__name__)

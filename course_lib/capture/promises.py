@@ -46,7 +46,7 @@ def marks(tensor: torch.Tensor) -> Marks:
     static = dimensions("_course_static", "_dynamo_static_indices")
     unknown = dimensions("_course_unbacked", "_dynamo_unbacked_indices")
     if unknown and not may_be_unknown(tensor):
-        # The next best
+        # Symbols with a value come next to symbols without one.
         wished, unknown = wished | unknown, set()
     return Marks(promised, wished, static, unknown)
 

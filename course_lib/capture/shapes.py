@@ -82,7 +82,7 @@ class History:
     heard: dict[Any, list[Any]] = field(default_factory=dict)
 
     def meet(self, source: Source, sizes: tuple[float, ...]) -> None:
-        """Compare with the last capture."""
+        """Compare with what the last capture met there, and note what has changed."""
         before = self.sizes.get(source.expr)
         if before is not None and len(before) == len(sizes):
             self.changed |= {
@@ -93,7 +93,7 @@ class History:
         self.sizes[source.expr] = sizes
 
     def is_symbolic(self, source: Source, dim: int, size: int, marked: Any = ()) -> bool:
-        """0 and 1 are always constants: they broadcast."""
+        """Shall a size be a symbol? (Not 0 and 1: they broadcast.) `marked`: wished dimensions."""
         changes = bool(self.dynamic) or dim in marked or (source.expr, dim) in self.changed
         return changes and size not in (0, 1) and self.dynamic is not False
 
@@ -122,10 +122,11 @@ class Shapes:
     ) -> None:
         """numbers_of_data, sizes_of_data: may `.item()`, and `x[mask]`, give symbols of which no
         value is known (`corners/sizes_of_data.py`)?"""
-        # imported here, for the import takes a second
+        # torch's class for the place of a symbol (imported here, for the import takes a second)
         from torch._dynamo.source import ConstantSource
 
-        self.history, self.place = history, ConstantSource
+        self.history = history
+        self.place = ConstantSource
         self.numbers_of_data = numbers_of_data
         self.env = ShapeEnv(
             duck_shape=False,
@@ -244,10 +245,10 @@ class Shapes:
         It is a symbol once it has changed (or `at_once`), if a loop gives it, or if it is an
         argument and all sizes are to be symbols.
         """
-        # To the history a number is a shape with one size.
+        # To the history a number is a shape with one size, in dimension 0.
         self.history.meet(source, (value,))
         has_changed = (source.expr, 0) in self.history.changed
-
+        # An item that a loop is going to give (`stand_ins/iterators.py`): another one in each turn
         from_loop = source.expr.startswith("upcoming(")
         all_are_symbols = self.history.dynamic and source.is_variable
         none_is_a_symbol = self.history.dynamic is False
@@ -255,6 +256,7 @@ class Shapes:
         if none_is_a_symbol or not changes:
             return value
 
+        # As sizes, 0 and 1 are constants, but not where a loop counts: it gives them first.
         if type(value) is int:
             is_special = value in (0, 1) and not from_loop
         else:

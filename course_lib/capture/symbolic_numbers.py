@@ -123,6 +123,7 @@ def finite_value(function: Any, hints: Sequence[Any]) -> Any:
     try:
         value = function(*hints)
         is_finite = all(map(math.isfinite, (*hints, value)))
+        # torch's own ints have 64 bits
         fits = type(value) is float or abs(value) < 2**63
     except (ArithmeticError, ValueError, TypeError):
         return None

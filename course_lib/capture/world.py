@@ -108,13 +108,13 @@ class Raised:
     trace: Any
 
 
-# Who is told what operations warn of: (world, function, arguments, keyword arguments, result,
-# warnings)
 listeners: list[Any] = []
+"""Functions that are told what operations warn of: (world, function, arguments, keyword arguments,
+result, warnings)."""
 
 
 def chosen(setting: bool | None, otherwise: bool) -> bool:
-    """A setting that may be left open."""
+    """A setting that may be left open (None): then `otherwise`."""
     if setting is None:
         return otherwise
     return setting
@@ -127,8 +127,8 @@ class World(Functions):
         # May the graph not end before the frame does?
         self.fullgraph = fullgraph
 
-        # The graph, the sizes, the guards
-        # (Where the graph may not end, what only the data says stays in it.)
+        # The graph, the sizes, the guards. (Where the graph may not end, what only the data says
+        # stays in it.)
         self.shapes = Shapes(
             history,
             numbers_of_data=chosen(config.capture_scalar_outputs, fullgraph),
@@ -150,12 +150,16 @@ class World(Functions):
         # Objects from outside, by the `id` of what stands for them, and by their own
         self.known: dict[int, Known] = {}
         self.stand_ins: dict[int, Known] = {}
+        # Dicts of global variables, by `id`
         self.globals: dict[int, GlobalNames] = {}
+        # Numbers from outside, or the symbols for them, by the expression of their source
         self.numbers: dict[str, Any] = {}
 
-        # What the program made and did
+        # Functions and classes that the program made, by `id`
         self.made: dict[int, Any] = {}
+        # What it stored where no copy is, by the `id` of the holder and the name
         self.stored: dict[tuple[int, str], Stored] = {}
+        # Exceptions that it raised, by `id`
         self.raised: dict[int, Raised] = {}
         self.warned: list[Warned] = []
         # Effects of kinds that only a corner knows: each has `state()`, `write(head)` and
@@ -232,6 +236,8 @@ class World(Functions):
                 return number
 
         self.assume_constant(obj, source)
+        # Of these types two equal ones may be two objects, and the program may ask `is`, or give
+        # the very object back. (A text of one character, or an empty one, exists once.)
         if type(obj) in (float, complex, bytes, torch.Size, str) and len(str(obj)) > 1:
             self.know(obj, obj, source)
         return obj

@@ -33,10 +33,10 @@ OPAQUE_CHANGES: dict[type, Callable[..., None]] = {}
 (interpreter, what is known, name, and perhaps the new value)."""
 
 
-def change(it: Machine, value: Any, name: str, *new: Any, default: bool = False) -> None:
+def change(it: Machine, value: Any, name: str, *new: Any, plainly: bool = False) -> None:
     """`value.name = new`; without `new`: `del value.name`.
 
-    `default`: as `object.__setattr__` does it."""
+    `plainly`: as `object.__setattr__` does it, whatever the class says."""
     world = it.world
     if is_a(value, torch.Tensor) and not world.is_opaque(value):
         change_tensor(it, value, name, *new)
@@ -52,59 +52,62 @@ def change(it: Machine, value: Any, name: str, *new: Any, default: bool = False)
 
     if known is not None:
         refuse_deep_change(known, name)
-        if is_changed_by_module(value, new, default):
+        if is_changed_by_module(value, bool(new), plainly):
             set_module_attribute(it, value, name, *new)
             return
         world.fill(known, name)
 
     # A `__setattr__` of the class's own comes first; it may reach the descriptor, or not.
-    if not default and not has_own_way(value, bool(new)):
+    if not plainly and not has_own_way(value, bool(new)):
         method = "__set__" if new else "__delete__"
         own_method = own_descriptor(it, value, name, method)
         if own_method:
             it.call(own_method, value, *new)
             return
-    it.native(changer(bool(new), default), value, name, *new)
+    it.native(changer(bool(new), plainly), value, name, *new)
 
 
 def has_own_way(value: Any, sets: bool) -> bool:
-    """Has the class of `value` a `__setattr__` (or `__delattr__`) of its own?"""
+    """Has the class of `value` a `__setattr__` of its own (or, unless it `sets`, a
+    `__delattr__`)?"""
     method = "__setattr__" if sets else "__delattr__"
     usual = (getattr(object, method), getattr(torch.nn.Module, method))
     return getattr(type(value), method) not in usual
 
 
-def changer(sets: bool, default: bool) -> Any:
-    """Python's function that changes an attribute; with `default` that of `object`."""
+def changer(sets: bool, plainly: bool) -> Any:
+    """Python's function that sets (or else deletes) an attribute; `plainly`: that of `object`."""
     if sets:
-        if default:
+        if plainly:
             return object.__setattr__
         return setattr
-    if default:
+    if plainly:
         return object.__delattr__
     return delattr
 
 
 def refuse_deep_change(known: Known, name: str) -> None:
-    """The class and the dict of an object from outside stay."""
+    """Raise Unsupported for a change of the class or the dict of an object from outside, or of an
+    object that is no copy."""
     if name in ("__dict__", "__class__") or known.attributes is None:
         raise Unsupported(f"replaces {name} of a {type(known.stand_in).__name__}")
 
 
-def is_changed_by_module(value: Any, new: tuple[Any, ...], default: bool) -> bool:
-    """Would `nn.Module.__setattr__` (or `__delattr__`) do it?
+def is_changed_by_module(value: Any, sets: bool, plainly: bool) -> bool:
+    """Would `nn.Module.__setattr__` do it (or, unless it `sets`, `__delattr__`)?
 
-    Not where `object.__setattr__` was called (`default`)."""
-    if default and new:
+    Not where the program called `object.__setattr__` (`plainly`)."""
+    if plainly and sets:
         return False
-    method = "__setattr__" if new else "__delattr__"
+    method = "__setattr__" if sets else "__delattr__"
     return getattr(type(value), method) is getattr(torch.nn.Module, method)
 
 
 def store_in_place(it: Machine, value: Any, name: str, new: Any = MISSING) -> None:
-    """Note the change of a class or a module of the user's, for the head.
+    """Note the change of a class or a module of the user's, which the head makes.
 
-    No code of the user's may run there."""
+    Raises Unsupported where code of the user's would run when the head makes it: a metaclass's
+    `__setattr__`, a descriptor."""
     if is_class_with_plain_attribute(value, name, new):
         it.world.store(value, name, new)
         return
@@ -143,8 +146,10 @@ def set_module_attribute(
         it.native(torch.nn.Module.__setattr__, module, name, new)
         return
 
+    # The registry that has the name now, and the one for the new value: None if there is none
     registry = next((place for place in REGISTRIES if name in get(it, module, place)), None)
     wanted = registry_for(new)
+    # What stands there stays of its kind. A buffer's new value is a plain tensor.
     if registry and new is not None and new is not MISSING and registry != (wanted or "_buffers"):
         raise Unsupported(
             f"replaces '{name}', one of a module's {registry}, by a {type(new).__name__}"
@@ -158,7 +163,7 @@ def set_module_attribute(
     values = () if new is MISSING else (new,)
     if not place:
         # An ordinary attribute
-        it.native(changer(bool(values), default=True), module, name, *values)
+        it.native(changer(bool(values), plainly=True), module, name, *values)
         return
 
     change_item: Any = operator.setitem if values else operator.delitem

@@ -58,15 +58,18 @@ def class_attribute(it: Machine, cls: type, name: str) -> Any:
 
 
 def guarded_value(it: Machine, cls: type, name: str, static: Any, value: Any) -> Any:
-    """What stands for a value, or for a function, as it stands in the body of a class."""
+    """What stands for a value, or for a function, as it stands in the body of a class.
+
+    `static`: what stands there; `value`: what reading it gives."""
     source = it.world.source_of(cls)
 
-    # What nobody changes needs no guard.
-    of_python = type(value) in CONSTANT_TYPES and not is_users(cls)
-    literal = source is None and has_literal(value)
-    special = name.startswith("__") and not is_a(value, (types.FunctionType, dict, list))
+    # What nobody changes needs no guard: constants of Python's library and torch, and names such as
+    # `__name__` and `__slots__`. What has no place cannot have one.
+    is_librarys = type(value) in CONSTANT_TYPES and not is_users(cls)
+    has_no_place = source is None and has_literal(value)
+    is_special = name.startswith("__") and not is_a(value, (types.FunctionType, dict, list))
     may_change = is_value(static) or is_a(value, types.FunctionType)
-    if of_python or literal or special or not may_change:
+    if is_librarys or has_no_place or is_special or not may_change:
         return value
 
     if source is None and not it.world.is_static(value) and type(value) not in CONSTANT_TYPES:
@@ -101,6 +104,7 @@ def own_descriptor(it: Machine, value: Any, name: str, method: str, cls: Any = N
     # The class whose body has it: one of the bases, perhaps
     bodies = [(at, base) for at, base in enumerate(cls.__mro__) if name in base.__dict__]
     at, body = bodies[0]
+    # The program itself has made the descriptor: no copy stands for it.
     if id(body) in it.world.made:
         return types.MethodType(function, descriptor)
 

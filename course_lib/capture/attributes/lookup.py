@@ -80,8 +80,8 @@ class Lookup:
         return self.name not in own_dict(self.value) or is_data(self.found)
 
 
-def get(it: Machine, value: Any, name: str, *, default: bool = False) -> Any:
-    """The value of `value.name`; with `default` as `object.__getattribute__` finds it."""
+def get(it: Machine, value: Any, name: str, *, plainly: bool = False) -> Any:
+    """The value of `value.name`; `plainly`: as `object.__getattribute__` finds it."""
     if type(value) in SYMBOLIC:
         value = concrete(value)
 
@@ -91,7 +91,7 @@ def get(it: Machine, value: Any, name: str, *, default: bool = False) -> Any:
     member = written_by_program
     if written_by_program is MISSING:
         member = member_of(type(value), name)
-    lookup = Lookup(it, value, name, default, written_by_program, member, it.world.of(value))
+    lookup = Lookup(it, value, name, plainly, written_by_program, member, it.world.of(value))
     for rule in LOOKUP_RULES:
         result = rule(lookup)
         if result is not GO_ON:
@@ -165,8 +165,8 @@ def of_trusted_module(it: Machine, module: types.ModuleType, name: str) -> Any:
     attribute = frames.call(None, getattr, module, name)
     source = Imported(module.__name__).attr(name)
 
-    # A module of a class of its own computes its attributes. Those are switches that a user may
-    # set (`torch.backends.cudnn.benchmark`), so the value is guarded.
+    # A module that is an instance of a class of its own computes its attributes. Those are switches
+    # that a user may set (`torch.backends.cudnn.benchmark`), so the value is guarded.
     if type(module) is not types.ModuleType and type(attribute) in CONSTANT_TYPES:
         it.world.assume_constant(attribute, source)
     return it.world.wrap(attribute, source)
@@ -208,7 +208,7 @@ def of_super(lookup: Lookup) -> Any:
         at = source.attr("__mro__").item(place) if source else None
         if name in base.__dict__ or (id(base), name) in world.stored:
             if not is_value(base.__dict__.get(name)):
-                break
+                break  # Python calls a method of a descriptor: see the end
             if at and is_users(base) and world.source_of(base) is None:
                 world.wrap(base, at)
             return get(it, base, name)
@@ -229,6 +229,8 @@ def of_function(lookup: Lookup) -> Any:
         if place:
             it.world.assume_absent(place.attr("__dict__"), name)
     attribute = it.native(getattr, function, name)
+    # A method was bound just now, and the code of a function is guarded where the function was
+    # found.
     bound = is_a(attribute, (types.MethodType, types.BuiltinMethodType, types.MethodWrapperType))
     if bound or name == "__code__":
         return attribute

@@ -49,6 +49,7 @@ ITERATOR_EXAMPLES: tuple[Any, ...] = (
     *map(iter, ([], (), {}, set(), "", b"", range(1), {}.values(), {}.items(), reversed([]))),
     *(reversed({}), iter(int, 1)),
 )
+"""One object of each type of views and iterators: these types have no names."""
 SAFE_TYPES = {
     cls for module in (builtins, types) for cls in vars(module).values() if isinstance(cls, type)
 }
@@ -99,7 +100,9 @@ def run_builtin(it: Machine, function: Any, args: list[Any], kwargs: dict[str, A
         check_argument(it, function, arg)
 
     if is_format(function):
-        if type(target) is str and re.search(r"{\w*[.[]", target):  # "{0.shape}"
+        # "{0.shape}": C code would look the attribute up in a stand-in, Python's own Formatter asks
+        # the interpreter.
+        if type(target) is str and re.search(r"{\w*[.[]", target):
             return it.call(string.Formatter().vformat, target, *in_numbers(args, kwargs))
         args, kwargs = in_numbers(args, kwargs)
     args, kwargs = with_callbacks(it, function, args, kwargs)
@@ -152,6 +155,8 @@ def check_argument(it: Machine, function: Any, arg: Any) -> None:
     """See that a stand-in is complete before C code looks at it; refuse what C code would see
     through."""
     world = it.world
+    # An opaque object is the real one. `callable` looks at its type only, and `repr` gives what
+    # eager would say. (A tensor that is opaque is refused where an operation gets it.)
     if world.is_opaque(arg) and not is_a(arg, torch.Tensor) and function not in (callable, repr):
         raise Unsupported(f"gives a {type(arg).__name__} to {name_of(function)}")
 

@@ -102,6 +102,7 @@ def is_tensor_method(it: Machine, function: Any) -> bool:
 
 
 def record_method(it: Machine, function: Any, args: list[Any], kwargs: dict[str, Any]) -> Any:
+    """The method of a tensor becomes a node."""
     return it.world.builder.call(function.__name__, [function.__self__, *args], kwargs)
 
 
@@ -126,6 +127,7 @@ def is_method_of_object(it: Machine, function: Any) -> bool:
 def call_method_of_object(
     it: Machine, function: Any, args: list[Any], kwargs: dict[str, Any]
 ) -> Any:
+    """By the handler of the function that `object` has by this name, if there is one."""
     handler = FUNCTIONS.get(getattr(object, function.__name__))
     if handler is None:
         return GO_ON
@@ -158,6 +160,7 @@ def is_torch_operation(it: Machine, function: Any) -> bool:
 
 
 def record(it: Machine, function: Any, args: list[Any], kwargs: dict[str, Any]) -> Any:
+    """The function becomes a node."""
     return it.world.builder.call(function, args, kwargs)
 
 

@@ -54,6 +54,8 @@ def follow(
             return call_original(it, function, attribute, args, kwargs)
 
     module = f"{function.__module__}."
+    # torch's own code calls it round a backward: a context in which TorchDynamo's compiled autograd
+    # is off. It never is on here.
     if module == "torch._dynamo.compiled_autograd.":
         return contextlib.nullcontext()
     if runs_as_it_is(module, args, kwargs):
@@ -82,6 +84,8 @@ def runs_as_it_is(module: str, args: list[Any], kwargs: dict[str, Any]) -> bool:
     # `nn.Module.__init__`, once torch.compile was used, calls the mutation guard
     if module in ("linecache.", "torch._dynamo.mutation_guard."):
         return True
+    # `re` compiles patterns and keeps them, which no program sees. What is no constant (an instance
+    # that is to be a text) must not come in there.
     plain = (*CONSTANT_TYPES, re.Pattern)
     return module == "re." and all(type(arg) in plain for arg in (*args, *kwargs.values()))
 
@@ -115,6 +119,7 @@ def no_hook(frame: Any) -> None:
 
 
 def values_of_parameters(function: types.FunctionType, *values: Any) -> tuple[Any, ...]:
+    """What a call gives under a `Binder`."""
     return values
 
 

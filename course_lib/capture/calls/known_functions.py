@@ -60,8 +60,9 @@ def is_instance(it: Machine, value: Any, classes: Any) -> Any:
         number_class = attributes.type_of(it, value)
         if not is_users(type(classes)):
             return it.native(issubclass, number_class, classes)
-        value = number_class(value)  # the class has its own opinion
+        value = number_class(value)  # A metaclass of the user's is shown the number itself.
 
+    # torch's own Python code asks this. To the program no tensor is fake.
     if classes is FakeTensor:
         return False
     if is_a(value, torch.Tensor):
@@ -163,9 +164,9 @@ def vars_of(it: Machine, value: Any) -> Any:
 
 
 FUNCTIONS |= dict.fromkeys((setattr, delattr), attributes.change)
-FUNCTIONS[object.__getattribute__] = functools.partial(attributes.get, default=True)
+FUNCTIONS[object.__getattribute__] = functools.partial(attributes.get, plainly=True)
 FUNCTIONS |= dict.fromkeys(
-    (object.__setattr__, object.__delattr__), functools.partial(attributes.change, default=True)
+    (object.__setattr__, object.__delattr__), functools.partial(attributes.change, plainly=True)
 )
 FUNCTIONS[torch.nn.Module.__setattr__] = attributes.set_module_attribute
 

@@ -36,7 +36,7 @@ HELPERS["SHARED_HOOKS"] = SHARED_HOOKS
 
 
 def place_in(function: Any, line: str) -> Place:
-    """Where a line of one of torch's functions stands."""
+    """Where a line of one of torch's functions stands. `line`: a part of its text."""
     lines, first = inspect.getsourcelines(function)
     offset = next((i for i, text in enumerate(lines) if line in text), 0)
     return Place(function.__code__.co_filename, first + offset, function.__globals__)

@@ -146,7 +146,7 @@ def cached_property(lookup: Lookup) -> Any:
     if type(found) is not functools.cached_property or not lookup.is_of_class:
         return GO_ON
     computed = lookup.it.call(found.func, value)
-    attributes.change(lookup.it, value, lookup.name, computed, default=True)
+    attributes.change(lookup.it, value, lookup.name, computed, plainly=True)
     return computed
 
 

@@ -18,7 +18,7 @@ from torch import fx
 from course_lib.capture.attributes.tensors import ASSIGNED
 from course_lib.capture.calls.tables import FUNCTIONS
 from course_lib.capture.graph import GraphBuilder
-from course_lib.capture.operations import CONSTANTS, INSTEAD, REWRITTEN, Operation
+from course_lib.capture.operations import FINDERS_OF_DATA, INSTEAD, REWRITTEN, Operation
 from course_lib.capture.rules import GO_ON
 from course_lib.capture.sources import Unsupported
 
@@ -189,5 +189,5 @@ def dropout_of_nothing(builder: GraphBuilder, operation: Operation) -> Any:
 FUNCTIONS[torch.equal] = equal
 ASSIGNED["data"] = data_assigned
 REWRITTEN |= {"getitem": element, "detach_": detach_in_place}
-CONSTANTS.append(constant)
+FINDERS_OF_DATA.append(constant)
 INSTEAD += [with_tensor_for_value, with_tensor_for_alpha, dropout_of_nothing]

@@ -54,8 +54,9 @@ def special(world: World, obj: Any, source: Source) -> Any:
 
 def constant(world: World, obj: Any, source: Source) -> Any:
     """An object that cannot change: it stands for itself, and is guarded by value."""
-    scalar = is_a(obj, SCALARS) and not getattr(obj, "__dict__", None)
-    if type(obj) not in BY_VALUE and not scalar:
+    # An instance of a class built on `int` or `str` may have attributes, which can change.
+    is_scalar = is_a(obj, SCALARS) and not getattr(obj, "__dict__", None)
+    if type(obj) not in BY_VALUE and not is_scalar:
         return GO_ON
     world.assume_constant(obj, source)
     return world.know(obj, obj, source).stand_in
@@ -87,6 +88,8 @@ def partial(world: World, obj: Any, source: Source) -> Any:
     function, args, keywords = parts(world, obj, source, "func", "args", "keywords")
     known = world.know(functools.partial(function, *args, **keywords), obj, source)
     if own_dict(obj):
+        # What the real one has in its dict is filled in when it is read; its slots are filled
+        # already.
         known.attributes = in_slots(known.stand_in)
     return known.stand_in
 
