@@ -421,6 +421,52 @@ def test_a_checkpoint_that_puts_another_object_in_the_place_is_noticed(made):
             assert "changes something outside" in str(said), (dropped, between)
 
 
+GENERATOR = torch.Generator()
+
+
+def scaled_by(generator):
+    return lambda x: x * torch.rand(2, generator=generator)
+
+
+def draws_from_one_outside(x):
+    return checkpoint(scaled_by(GENERATOR), x, use_reentrant=False)
+
+
+def draws_from_one_before(x):
+    mine = torch.Generator()
+    mine.manual_seed(3)
+    return checkpoint(scaled_by(mine), x, use_reentrant=False)
+
+
+def seeds_and_draws(x):
+    def inner(x):
+        mine = torch.Generator()
+        mine.manual_seed(3)
+        return scaled_by(mine)(x)
+
+    return checkpoint(inner, x, use_reentrant=False)
+
+
+def drew_before(x):
+    scale = torch.rand(2, generator=GENERATOR)
+    return checkpoint(lambda x: (x * scale).sin(), x, use_reentrant=False)
+
+
+DRAWS = [draws_from_one_outside, draws_from_one_before, seeds_and_draws, drew_before]
+
+
+@pytest.mark.parametrize("function", DRAWS)
+def test_a_checkpoint_draws_again_from_a_generator_that_has_gone_on(function):
+    found = []
+    for called in (function, cl.compile(function, backend="aot_eager")):
+        GENERATOR.manual_seed(0)
+        x = torch.ones(2, requires_grad=True)
+        y = called(x)
+        y.sum().backward()
+        found.append([y.tolist(), x.grad.tolist(), torch.rand(1, generator=GENERATOR).item()])
+    assert found[1] == found[0]
+
+
 class Listed(list):
     """A list with attributes."""
 

@@ -11,9 +11,11 @@ import re
 from typing import TYPE_CHECKING, Any
 
 import torch.utils.checkpoint
+from torch import fx
 
 from course_lib.capture import effects
 from course_lib.capture.calls.tables import FUNCTIONS
+from course_lib.capture.corners import own_generator
 from course_lib.capture.sources import Unsupported
 
 if TYPE_CHECKING:
@@ -42,12 +44,19 @@ def checkpoint(
         )
 
     changes_before = changes_and_writes(it.world)
+    nodes_before = set(it.world.builder.graph.nodes)
     function_kwargs = {name: arg for name, arg in kwargs.items() if name not in OPTIONS}
     result = it.call(function, *args, **function_kwargs)
     if changes_and_writes(it.world) != changes_before:
         raise Unsupported(
             "calls torch.utils.checkpoint with a function that changes something outside",
             "it runs again in backward, and changes it again: move the change out of the function",
+        )
+
+    if draws_from_another_generator(it.world, nodes_before):
+        raise Unsupported(
+            "draws in a checkpoint from a generator that was made outside of it",
+            "it runs again in backward, and draws other numbers: draw them before",
         )
 
     draws = DRAWING_NAMES.search(str(it.world.builder.graph))
@@ -62,6 +71,17 @@ def checkpoint(
 def changes_and_writes(world: World) -> dict[Any, Any]:
     """All that the program has changed outside so far."""
     return effects.changes(world) | world.builder.writes()
+
+
+def draws_from_another_generator(world: World, nodes_before: set[fx.Node]) -> bool:
+    """Has one of the new nodes drawn from a `torch.Generator`, or seeded it, that these nodes have
+    not made?"""
+    for node in set(world.builder.graph.nodes) - nodes_before:
+        for used in node.all_input_nodes:
+            is_generator = used.meta.get("needs_eager") == own_generator.WHY
+            if is_generator and (used in nodes_before or used.op == "placeholder"):
+                return True
+    return False
 
 
 FUNCTIONS[torch.utils.checkpoint.checkpoint] = checkpoint
