@@ -427,7 +427,7 @@ class GraphBuilder:
         return True
 
     def writes(self) -> dict[Any, Any]:
-        """How often each tensor from outside was written to, by `id`; "unseen": uncounted writes."""
+        """How often each tensor from outside was written to, by `id`; "unseen": those uncounted."""
         writes_by_id = {id(t): t._version for t in self.tensors_outside() if t._version}
         return writes_by_id | {"unseen": self.uncounted_writes}
 

@@ -73,8 +73,8 @@ class Plan:
     # The user's, and what the class is called
     backward: Callable[..., Any]
     name: str
-    # So many values stand for the arguments of `apply` (those that are no tensors are None), so
-    # many for results
+    # How many of the attached function's values stand for the arguments of `apply` (those that are
+    # no tensors are None), and how many behind them for results
     arguments: int
     results: int
     # Which of all that forward gave are tensors
@@ -84,6 +84,7 @@ class Plan:
     attributes: dict[str, Any] = field(default_factory=dict)
     # Places of results without a gradient
     constant: tuple[int, ...] = ()
+    # Does backward get zeros for a gradient that is not there (or None)?
     materialize: bool = True
 
     def with_gaps(self, gradients: tuple[Any, ...]) -> list[Any]:
@@ -122,6 +123,7 @@ def attached(plan: Plan) -> Callable[..., Any]:
             gradients = plan.backward(ctx, *plan.with_gaps(grads))
             if not isinstance(gradients, tuple):
                 gradients = (gradients,)
+            # None of the values behind the arguments gets a gradient.
             more = ctx.given - plan.arguments
             return (*gradients[: plan.arguments], *(None,) * more)
 
@@ -188,17 +190,18 @@ def attach(it: Machine, cls: Any, context: FunctionContext, args: list[Any], res
         values.append(arg if is_a(arg, torch.Tensor) else None)
     values += tensors
 
-    shown = tuple(is_a(value, torch.Tensor) for value in listed)
-    plan = plan_of(it, cls, context, args, shown, values)
+    are_tensors = tuple(is_a(value, torch.Tensor) for value in listed)
+    plan = plan_of(it, cls, context, args, are_tensors, values)
     target = Named(attached(plan), f"{cls.__name__}_apply")
-    attached_ones = iter(it.world.builder.call(target, values))
+    from_the_node = iter(it.world.builder.call(target, values))
 
-    ended = []
-    for value, is_tensor in zip(listed, shown, strict=True):
-        ended.append(next(attached_ones) if is_tensor else value)
+    # In place of each tensor the one that the node gives
+    new_results = []
+    for value, is_tensor in zip(listed, are_tensors, strict=True):
+        new_results.append(next(from_the_node) if is_tensor else value)
     if type(results) is tuple:
-        return tuple(ended)
-    return ended[0]
+        return tuple(new_results)
+    return new_results[0]
 
 
 class Named:
@@ -227,23 +230,26 @@ def plan_of(
     cls: Any,
     context: FunctionContext,
     args: list[Any],
-    shown: tuple[bool, ...],
+    results_are_tensors: tuple[bool, ...],
     values: list[Any],
 ) -> Plan:
     """What backward will find in its `ctx`.
 
-    `values`: arguments and results; other tensors that it keeps are added."""
-    tensors = values[len(args) :]
+    `values`: what the node gets. First the arguments, then the results that are tensors; other
+    tensors that backward keeps are added here. `results_are_tensors`: for each result, is it
+    one?"""
+    results = values[len(args) :]
 
     def place_of(part: Any) -> Any:
+        """`At` for a tensor; anything else as it is."""
         if not is_a(part, torch.Tensor):
             return part
         for place, value in enumerate(values):
             if value is not part:
                 continue
-            if len(args) <= place < len(args) + len(tensors):
-                return At(place - len(args), True)
-            return At(place, False)
+            if len(args) <= place < len(args) + len(results):
+                return At(place - len(args), is_result=True)
+            return At(place)
         values.append(part)
         return At(len(values) - 1)
 
@@ -259,19 +265,19 @@ def plan_of(
     saved = tuple(map(place_of, context._course_saved))
     constant = tuple(
         place
-        for place, tensor in enumerate(tensors)
+        for place, tensor in enumerate(results)
         if any(tensor is one for one in context._course_constant)
     )
     return Plan(
-        backward_of(cls),
-        cls.__name__,
-        len(args),
-        len(tensors),
-        shown,
-        saved,
-        attributes,
-        constant,
-        context._course_materialize,
+        backward=backward_of(cls),
+        name=cls.__name__,
+        arguments=len(args),
+        results=len(results),
+        results_are_tensors=results_are_tensors,
+        saved=saved,
+        attributes=attributes,
+        constant=constant,
+        materialize=context._course_materialize,
     )
 
 

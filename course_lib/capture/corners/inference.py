@@ -38,7 +38,8 @@ def enter_inference(it: Machine, context: Any) -> None:
             "write `with torch.inference_mode():`",
         )
 
-    # kept in torch's own context manager until `leave_inference`
+    # What held before is kept in an attribute of torch's own context manager, until
+    # `leave_inference`.
     context._inference_mode_context = builder.region, torch.is_grad_enabled()
 
     # A region has the number of the frame's instruction that entered it. A region inside another
@@ -124,4 +125,5 @@ FUNCTIONS |= {
     torch.is_inference_mode_enabled: is_inference_mode_enabled,
 }
 CHECKS.append(note_inference_memory)
+# Before the way of all tensors: the first one that applies is taken.
 WAYS.insert(0, Way(is_inference_tensor, write_inference_tensor))

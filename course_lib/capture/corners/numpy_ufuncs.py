@@ -43,21 +43,26 @@ class UfuncCall:
 
     def __init__(self, ufunc: Any, operands: list[Any]) -> None:
         self.ufunc, self.operands = ufunc, operands
+        # The None at the end: there is no `out=`, NumPy decides about the result, too.
         *self.dtypes, self.result = ufunc.resolve_dtypes((*map(dtype_of, operands), None))
         self.rule = self.find_rule()
 
     def find_rule(self) -> Elementwise | None:
+        """torch's function that gives the same in these dtypes; None if there is none."""
         rule = UFUNCS.get(self.ufunc.__name__)
         if rule is None or self.ufunc.nout != 1 or TORCH_DTYPES.get(self.result) is None:
             return None
 
+        # The rule of `power` holds for floats. Of integers torch gives the same, where NumPy does
+        # not raise.
         kinds = {dtype.kind for dtype in self.dtypes}
         if kinds <= set(rule.kinds) or self.is_power_of_integers():
             return rule
         return None
 
     def is_power_of_integers(self) -> bool:
-        """True for `integers ** n`, where n is a constant and not negative. (Else NumPy raises.)"""
+        """True for `integers ** n`, where n is a constant and not negative. (NumPy raises for a
+        negative n.)"""
         exponent = self.operands[-1]
         return self.ufunc is np.power and type(exponent) is int and exponent >= 0
 

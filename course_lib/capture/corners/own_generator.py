@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from course_lib.capture.world import World
 
 WHY = "it draws random numbers from a generator of its own"
+"""Why such a graph runs operation by operation: stands in the `meta` of the generator's node."""
 
 
 def make_generator(it: Machine, device: Any = "cpu") -> torch.Generator:
@@ -56,6 +57,7 @@ class Drawn:
     known: Known
 
     def state(self) -> int:
+        """0: where capture asks what has changed, the generator is as it was."""
         return 0
 
     def write(self, head: Rebuilder) -> None:
@@ -124,6 +126,7 @@ def call_method(it: Machine, function: Any, args: list[Any], kwargs: dict[str, A
     if name != "manual_seed" or len(args) != 1 or kwargs or args[0] != int(args[0]):
         raise Unsupported(f"calls {name} of a Generator")
     becomes_a_node(builder, Operation(name, [owner], {}))
+    # The stand-in is seeded, too, for `initial_seed`.
     owner.manual_seed(int(args[0]))
     node = builder.graph.call_method("manual_seed", builder.argument((owner, int(args[0]))))
     node.meta.update(location=builder.location, module=builder.module, needs_eager=WHY)

@@ -43,7 +43,7 @@ DRAWS = FLOATS | INTS | {"seed"}
 """Methods that are one draw each. The others (`choice`, `shuffle`, `sample`) are Python's code,
 which calls these."""
 INTERNAL = {"_randbelow_with_getrandbits": "_randbelow"}
-"""Under which name a source has a function that is called otherwise."""
+"""A function's own name → the attribute of a source in which it stands."""
 LARGEST = 2**62
 """A symbolic integer must be smaller: `c10::SymInt` has 62 bits for its number."""
 THIS_MODULE = f"modules[{__name__!r}]."
@@ -59,6 +59,7 @@ class Script:
     calls: list[Call] = field(default_factory=list)
 
     def state(self) -> int:
+        """It differs between two moments if something was drawn between them."""
         return len(self.calls)
 
     def undo(self, head: Rebuilder) -> tuple[str, str]:

@@ -92,12 +92,16 @@ class Name:
 class Outside:
     """What a function has to do with the world outside. Each text names one thing."""
 
+    # The names of constants, and of functions of the user's, that it reads
     constants: list[Name] = field(default_factory=list)
-    functions: list[Name] = field(default_factory=list)  # of the user's
+    functions: list[Name] = field(default_factory=list)
+    # What it reads that may change, what it does besides computing, and what it draws
     reads: list[str] = field(default_factory=list)
     effects: list[str] = field(default_factory=list)
     random: list[str] = field(default_factory=list)
-    changes: bool = False  # Is anything changed in place, be it the function's own?
+    # Is anything changed in place, be it the function's own?
+    changes: bool = False
+    # The `id`s of functions that were read
     seen: set[Any] = field(default_factory=set)
 
     @property
@@ -281,6 +285,8 @@ class Reader:
                 break
             self.followed.add(step)
             place_of_value = Name(self.function, attribute, value)
+            # `getattr` may run the user's code (a property of a metaclass). But modules of torch
+            # make some of their attributes when they are asked.
             look = getattr if is_torchs(value) else inspect.getattr_static
             value = look(value, attribute, MISSING)
             if isinstance(value, staticmethod):
@@ -323,7 +329,8 @@ class Reader:
                 self.found.constants.append(name)
         elif isinstance(value, types.FunctionType) and is_users(value):
             self.found.functions.append(name)
-            inner = Role(False, self.role.kernel, self.role.at_once)
+            # It is an ordinary function: its first argument is no `ctx`.
+            inner = replace(self.role, context=False)
             read(value, inner, self.found)
         elif getattr(value, "__name__", "") in DRAWS_NUMBERS and is_operation(value):
             self.found.random.append(f"draws random numbers ({name.name})")

@@ -25,7 +25,8 @@ from course_lib.capture.sources import Unsupported
 if TYPE_CHECKING:
     from course_lib.capture.machine import Machine
 
-MOST_ELEMENTS = 1000  # Elements of a constant
+MOST_ELEMENTS = 1000
+"""Elements of a tensor whose data is computed in capture."""
 MAKERS = {
     torch.arange,
     torch.tensor,
@@ -144,6 +145,7 @@ def with_tensor_for_value(builder: GraphBuilder, operation: Operation) -> Any:
         return GO_ON
 
     x, first, second = operation.args
+    # `mul` or `div`, and `_` if it works in place
     combine, ending = operation.name[4:7], operation.name[7:]
     product = builder.call(combine, [builder.call("mul", [first, scale]), second])
     return builder.call(f"add{ending}", [x, product])

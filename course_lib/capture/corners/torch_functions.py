@@ -63,11 +63,18 @@ def tensor_of(function: Any, it: Machine, data: Any, **options: Any) -> Any:
     if not parts or any(part.ndim for part in parts) or options:
         return it.world.builder.call(function, [data], options)
 
-    # What it calls is recorded: each scalar tensor in the list is an operand of a node. Its
-    # arguments are options, dtype, device, data, copy_variables, copy_numpy, type_inference.
-    make = torch._refs._internal_new_from_data
-    dtype = torch.get_default_dtype()
-    return frames.call(None, make, {}, dtype, "cpu", data, True, True, True)
+    # What it calls is recorded: each scalar tensor in the list is an operand of a node.
+    return frames.call(
+        None,
+        torch._refs._internal_new_from_data,
+        options={},
+        scalar_type=torch.get_default_dtype(),
+        device_opt="cpu",
+        data=data,
+        copy_variables=True,
+        copy_numpy=True,
+        type_inference=True,
+    )
 
 
 def has_symbols(data: Any) -> bool:

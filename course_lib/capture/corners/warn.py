@@ -111,7 +111,8 @@ def show(message: Any, category: Any, filename: str, line: int, names: dict[str,
 
 def show_above(message: Any, category: Any, levels: int, source: Any = None) -> None:
     """Show a warning of a place so many frames above the one whose head calls this."""
-    # So many frames there are not. With 2 more the level must still fit into a C integer.
+    # A level above this is above all frames, as any larger one is. With 2 more it must fit into a C
+    # integer.
     levels = min(levels, sys.maxsize >> 32)
     # Two frames more: this one, and the head's
     warnings.warn(message, category, levels + 2, source)
