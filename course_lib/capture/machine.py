@@ -380,8 +380,6 @@ class Machine(Stack):
         self.look_into(*args)
         if (number := self.world.shapes.compute(function, args)) is not None:
             return number
-        # `tensor + instance` may be decided by the instance's own `__radd__`: then Python asks
-        # both.
         if any(is_a(arg, torch.Tensor) for arg in args) and not any(map(has_own_operators, args)):
             return self.world.builder.call(function, args)
         return self.native(function, *args)
@@ -470,7 +468,9 @@ def new_cell(value: Any) -> CellType:
 
 
 def has_own_operators(value: Any) -> bool:
-    """Is this an instance of a class written in Python, which may have an `__add__` of its own?"""
+    """Is this an instance of a class written in Python, which may have an `__add__` of its own?
+
+    `tensor + instance` may be decided by the instance: then Python asks both."""
     return type(value).__flags__ & HEAP_TYPE != 0 and not is_a(
         value, (torch.Tensor, torch.SymInt, torch.SymFloat)
     )

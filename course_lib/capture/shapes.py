@@ -82,7 +82,7 @@ class History:
     heard: dict[Any, list[Any]] = field(default_factory=dict)
 
     def meet(self, source: Source, sizes: tuple[float, ...]) -> None:
-        """Compare with what the last capture met there, and note what has changed."""
+        """Compare with the last capture."""
         before = self.sizes.get(source.expr)
         if before is not None and len(before) == len(sizes):
             self.changed |= {
@@ -93,7 +93,7 @@ class History:
         self.sizes[source.expr] = sizes
 
     def is_symbolic(self, source: Source, dim: int, size: int, marked: Any = ()) -> bool:
-        """Shall a size be a symbol? (Not 0 and 1: they broadcast.) `marked`: wished dimensions."""
+        """0 and 1 are always constants: they broadcast."""
         changes = bool(self.dynamic) or dim in marked or (source.expr, dim) in self.changed
         return changes and size not in (0, 1) and self.dynamic is not False
 
