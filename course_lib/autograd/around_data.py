@@ -31,6 +31,7 @@ from course_lib.capture.graph import STATE
 from course_lib.capture.of_data import symbols_of_data
 from course_lib.capture.shapes import History, Shapes
 from course_lib.capture.sources import Source
+from course_lib.capture.strides import stride_tests
 from course_lib.capture.symbolic_numbers import SYMBOLIC
 from course_lib.written import forget, quiet, traceable
 
@@ -349,7 +350,7 @@ class Fits:
         conditions = [test.python("") for test in self.shapes.tests()]
         for n, fake in enumerate(self.fakes):
             if isinstance(fake, torch.Tensor):
-                tests = self.shapes.stride_tests(fake)
+                tests = stride_tests(self.shapes, fake)
                 conditions += [test.python(f"inputs[{n}]") for test in tests]
         source = f"lambda inputs: {' and '.join(conditions) or True}"
         names = {"math": math, "is_finite": math.isfinite}

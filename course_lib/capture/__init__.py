@@ -15,7 +15,7 @@ Read in this order:
     world.py, stand_ins/                     what the program works on in place of what is outside
     sources.py, places.py                    where an object is found again
     guard_tests.py, assumptions.py           what was assumed: the guards
-    shapes.py, symbolic_numbers.py, promises.py
+    shapes.py, strides.py, symbolic_numbers.py, promises.py
                                              sizes that are symbols; what the user said about them
     of_data.py, facts.py                     sizes that only the data says
     head.py, rebuild.py, rebuild_kinds.py, breaks.py

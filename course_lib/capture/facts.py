@@ -15,7 +15,7 @@ import sympy
 from torch import fx
 from torch.utils._sympy.numbers import int_oo
 
-from course_lib.capture.shapes import SIZE, Shapes
+from course_lib.capture.shapes import Shapes
 from course_lib.capture.symbolic_numbers import is_symbol_of_data
 
 if TYPE_CHECKING:
@@ -75,7 +75,7 @@ def facts(shapes: Shapes) -> list[sympy.Basic]:
 
 def limits(shapes: Shapes, symbol: sympy.Symbol) -> list[sympy.Basic]:
     """The range that torch assumes of a number of the data. (A size has its own from the start.)"""
-    if shapes.found[symbol].function is SIZE or not symbol.is_integer:
+    if shapes.found[symbol].is_of_tensor or not symbol.is_integer:
         return []
     known = shapes.env.var_to_range[symbol]
     relations = []

@@ -34,8 +34,9 @@ from course_lib.capture.known import Known
 from course_lib.capture.of_data import asks_data, mark_sizes_of_data, names_sizes_again, needs_data
 from course_lib.capture.operations import CHECKS, INSTEAD, OF_NUMBERS, Operation
 from course_lib.capture.rules import GO_ON
-from course_lib.capture.shapes import Shapes
+from course_lib.capture.shapes import SIZE, Shapes
 from course_lib.capture.sources import Location, Unsupported
+from course_lib.capture.strides import STRIDE
 from course_lib.capture.symbolic_numbers import is_of_data
 from course_lib.capture.values import CONSTANT_TYPES, has_tensor, name_of, storages
 from course_lib.graph_text import OUT_OF_PLACE, with_functions_bound
@@ -449,9 +450,9 @@ class GraphBuilder:
         output = self.graph.output(tuple(map(self.output_node, outputs)))
         output.meta["val"] = tuple(outputs)
 
-        # Nobody uses some parts of results and some sizes: they go.
+        # Nobody uses some parts of results, some sizes and some strides: they go.
         for node in reversed(self.graph.nodes):
-            if node.target in (operator.getitem, torch.ops.aten.sym_size.int) and not node.users:
+            if node.target in (operator.getitem, SIZE, STRIDE) and not node.users:
                 self.graph.erase_node(node)
         self.graph.lint()
         return traceable(fx.GraphModule(torch.nn.Module(), self.graph, class_name="Captured"))

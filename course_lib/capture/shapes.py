@@ -41,6 +41,7 @@ from course_lib.capture.promises import (
 )
 from course_lib.capture.relations import holds_anyway, text_of_relation, without_limits
 from course_lib.capture.sources import Location, Source, Unsupported
+from course_lib.capture.strides import STRIDE, own_symbols
 from course_lib.capture.symbolic_numbers import (
     COMPARISONS,
     SIGN_OF,
@@ -78,6 +79,10 @@ class History:
     sizes: dict[str, tuple[float, ...]] = field(default_factory=dict)
     # (source, dimension) where captures have met different sizes
     changed: set[tuple[str, int]] = field(default_factory=set)
+    # Source → the strides that the last capture met there
+    strides: dict[str, tuple[int, ...]] = field(default_factory=dict)
+    # Sources where captures have met different strides
+    changed_strides: set[str] = field(default_factory=set)
     # Where an operation of torch's has warned: (line, function) → its warnings
     heard: dict[Any, list[Any]] = field(default_factory=dict)
 
@@ -91,6 +96,13 @@ class History:
                 if a != b
             }
         self.sizes[source.expr] = sizes
+
+    def meet_strides(self, source: Source, strides: tuple[int, ...]) -> bool:
+        """Compare with the last capture. True if strides may become symbols."""
+        if self.strides.get(source.expr, strides) != strides:
+            self.changed_strides.add(source.expr)
+        self.strides[source.expr] = strides
+        return bool(self.dynamic) or source.expr in self.changed_strides
 
     def is_symbolic(self, source: Source, dim: int, size: int, marked: Any = ()) -> bool:
         """0 and 1 are always constants: they broadcast."""
@@ -112,6 +124,11 @@ class Origin(NamedTuple):
     texts: Texts
     function: Any = None
     args: Sequence[Any] = ()
+
+    @property
+    def is_of_tensor(self) -> bool:
+        """Is it a size or a stride? Then it is at least 2: 0 and 1 are constants."""
+        return self.function in (SIZE, STRIDE)
 
 
 class Shapes:
@@ -203,11 +220,9 @@ class Shapes:
             if dim in ranges:
                 self._note_range(size, ranges[dim])
 
-        for stride in fake.stride():
-            if isinstance(stride, torch.SymInt) and not self._is_known(stride.node.expr):
-                # The sizes do not say what this stride is. To ask for the number makes it a
-                # constant.
-                int(stride)
+        for dim, stride in own_symbols(self, fake, source):
+            texts = Texts(f"{source.expr}.stride({dim})", f"{source.shown}.stride({dim})")
+            self.found[stride.node.expr] = Origin(stride, texts, STRIDE, (fake, dim))
 
     def _note_range(self, size: torch.SymInt, limits: Range) -> None:
         """From now on torch's `ShapeEnv` knows the range: it is a guard, and whatever follows from
@@ -235,7 +250,7 @@ class Shapes:
             origin = self.found[next(iter(of_ranges))]
             raise narrowed_promise(origin.texts.shown, self.text(question, shown=True), at)
 
-    def _is_known(self, expr: sympy.Expr) -> bool:
+    def is_known(self, expr: sympy.Expr) -> bool:
         """Is this a formula of symbols whose place is known?"""
         return bool(expr.free_symbols <= self.found.keys())
 
@@ -412,7 +427,7 @@ class Shapes:
 
         ranges = self._ranges()
         for expr, at in questions:
-            if not self._is_known(expr):
+            if not self.is_known(expr):
                 continue
             question = without_limits(expr, ranges)
             if question not in (sympy.true, sympy.false) and not holds_anyway(question, ranges):
@@ -426,7 +441,7 @@ class Shapes:
     def is_of_inputs(self, expr: sympy.Basic) -> bool:
         """Is there a size that nobody looks at in it, and no other number without a value?"""
         of_data = set(filter(is_symbol_of_data, expr.free_symbols))
-        return bool(of_data) and of_data <= self.unknown and self._is_known(expr)
+        return bool(of_data) and of_data <= self.unknown and self.is_known(expr)
 
     def _ranges(self) -> dict[sympy.Symbol, ValueRanges[Any]]:
         """What each symbol may be by the tests that are there anyway: a size is at least 2.
@@ -435,7 +450,7 @@ class Shapes:
         ranges: dict[sympy.Symbol, ValueRanges[Any]] = {}
         for symbol, origin in self.found.items():
             if symbol.is_integer and not is_symbol_of_data(symbol):
-                least = 2 if origin.function is SIZE else -int_oo
+                least = 2 if origin.is_of_tensor else -int_oo
                 ranges[symbol] = ValueRanges(least, int_oo)
         return ranges
 
@@ -456,13 +471,13 @@ class Shapes:
             return {self._test(symbol, "is_finite({})"): at}
 
         line_of_test: dict[Test, Location | None] = {}
-        if origin.function not in (None, SIZE):
+        if origin.function is not None and not origin.is_of_tensor:
             line_of_test[self._test(symbol, "type({}) is int")] = at
         if size.is_number:
             line_of_test[self._test(sympy.Eq(symbol, size, evaluate=False))] = at
             if symbol in self.marked:
                 raise broken_promise(origin.texts.shown, int(size), at)
-        elif origin.function is SIZE:
+        elif origin.is_of_tensor:
             line_of_test[self._test(sympy.Ge(symbol, 2, evaluate=False))] = None
         return line_of_test
 
@@ -480,21 +495,3 @@ class Shapes:
         tested = template.format(self.text(expr))
         shown = template.format(self.text(expr, shown=True))
         return Holds(verbatim(tested), shown)
-
-    def stride_tests(self, fake: torch.Tensor) -> list[Test]:
-        """The layout of a tensor with symbolic sizes, stride by stride."""
-        symbols = [size.node.expr for size in fake.shape if type(size) is torch.SymInt]
-        if not self.unknown.isdisjoint(symbols):
-            # One that is empty, or has a size of 1, may have other strides
-            return [Holds("{}.is_contiguous()")]
-
-        tests: list[Test] = []
-        for dim, stride in enumerate(fake.stride()):
-            if type(stride) is int:
-                expr = sympy.Integer(stride)
-            else:
-                expr = stride.node.expr
-            if self._is_known(expr):
-                formula = verbatim(self.text(expr))
-                tests.append(Holds(f"{{}}.stride({dim}) == {formula}"))
-        return tests

@@ -200,8 +200,7 @@ class Wrapper:
                 raise NeedsNumbers(f"the size {symbol} is no size of this graph's inputs")
             place = places[symbol]
             if place.dim is not None:
-                argument = self.arguments[place.input]
-                lines.append(f"    {name} = {argument}.shape[{place.dim}]")
+                lines.append(f"    {name} = {place.source(self.arguments[place.input])}")
 
         lines += [f"    {name} = tensor([{values}])" for name, values in tensors.items()]
         return lines

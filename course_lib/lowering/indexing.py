@@ -231,9 +231,13 @@ def even_digits(
         if not same(constant, 0):
             if not isinstance(constant, int) or constant < 0:
                 return None
-            digit, constant = divmod(constant, dim.stride)
-            index[n] += digit
-            largest[n] += digit
+            if isinstance(dim.stride, int):
+                digit, constant = divmod(constant, dim.stride)
+                index[n] += digit
+                largest[n] += digit
+            elif not surely(operator.lt, constant, dim.stride):
+                # For small sizes the constant reaches into this dimension, for large ones not.
+                return None
         if not surely(operator.lt, largest[n], dim.size):
             return None
 

@@ -159,12 +159,14 @@ class Lowering:
         self.graph.inputs.append(buffer)
         for dim, size in enumerate(buffer.shape):
             self.note_place(size, dim)
+        for dim, stride in enumerate(buffer.stride):
+            self.note_place(stride, dim, is_stride=True)
         return buffer.view()
 
-    def note_place(self, size: Any, dim: int | None) -> None:
-        """If a size of the newest input is a symbol: here its value is found."""
+    def note_place(self, size: Any, dim: int | None, is_stride: bool = False) -> None:
+        """If a size or a stride of the newest input is a symbol: here its value is found."""
         if sizes.is_symbolic(size) and size.expr.is_Symbol:
-            place = sizes.Place(len(self.graph.inputs) - 1, dim)
+            place = sizes.Place(len(self.graph.inputs) - 1, dim, is_stride)
             # An input that is the number itself comes last, and says it best.
             if dim is None or size.expr not in self.graph.places:
                 self.graph.places[size.expr] = place

@@ -184,7 +184,8 @@ def view(low: Lowering, node: fx.Node, x: View, *args: Any, **kwargs: Any) -> An
                 "the same bytes read as another dtype are no view of elements: a copy is made"
             )
 
-        moved = sizes.size(result.storage_offset()) - sizes.size(base.storage_offset())
+        # The offset of an input may be a symbol of no size: it goes out here
+        moved = sizes.size(result.storage_offset() - base.storage_offset())
         shape, stride = sizes.shape(result.shape), sizes.shape(result.stride())
         return replace(x, shape=shape, stride=stride, offset=x.offset + moved)
 

@@ -22,18 +22,29 @@ from course_lib.sizes.size import NeedsNumbers, Real, Size, formula_of, source_o
 
 
 class Place(NamedTuple):
-    """Where a symbol's value is found: a dimension of an input, or (`dim` None) an input that is
-    the number itself."""
+    """Where a symbol's value is found: the size or the stride of an input in a dimension, or
+    (`dim` None) an input that is the number itself."""
 
     input: int
     dim: int | None
+    is_stride: bool = False
 
     def of(self, inputs: Sequence[Any]) -> int:
         """The value in a call."""
         argument = inputs[self.input]
         if self.dim is None:
             return int(argument)
+        if self.is_stride:
+            return int(argument.stride(self.dim))
         return int(argument.shape[self.dim])
+
+    def source(self, argument: str) -> str:
+        """The same as Python source. `argument`: the name of the input."""
+        if self.dim is None:
+            return argument
+        if self.is_stride:
+            return f"{argument}.stride({self.dim})"
+        return f"{argument}.shape[{self.dim}]"
 
 
 class Sizes:
@@ -258,7 +269,7 @@ def env_of(inputs: Sequence[Any]) -> Any:
 
 
 def places_in(inputs: Sequence[Any]) -> Iterator[tuple[Place, torch.SymInt]]:
-    """Every symbolic number among the inputs, and their sizes."""
+    """Every symbolic number among the inputs, and their sizes and strides."""
     for n, value in enumerate(inputs):
         if isinstance(value, torch.SymInt):
             yield Place(n, None), value
@@ -266,3 +277,6 @@ def places_in(inputs: Sequence[Any]) -> Iterator[tuple[Place, torch.SymInt]]:
             for dim, size in enumerate(value.shape):
                 if isinstance(size, torch.SymInt):
                     yield Place(n, dim), size
+            for dim, stride in enumerate(value.stride()):
+                if isinstance(stride, torch.SymInt):
+                    yield Place(n, dim, is_stride=True), stride

@@ -88,6 +88,9 @@ class Size:
     def __divmod__(self, other: Any) -> Any:
         return self // other, self % other
 
+    def __rdivmod__(self, other: Any) -> Any:
+        return other // self, other % self
+
     def combined(self, other: Any, operation: Callable[[Any, Any], Any]) -> Any:
         """A sum, difference or product. With a formula of loops (sympy's) it is such a formula."""
         if isinstance(other, float) and other.is_integer():

@@ -135,3 +135,14 @@ def test_compile_chooses_and_fuses_in_every_mode(mode):
     assert len(chosen) >= (2 if mode is torch.enable_grad else 1)
     assert built and all(compiled.kernels for compiled in built)
     assert not any("_softmax" in compiled.wrapper_source for compiled in built)
+
+
+@pytest.mark.parametrize("width, step", [(4, 1), (4, 2), (5, 3), (1, 1), (3, 3)])
+@pytest.mark.parametrize("dynamic", [False, True])
+def test_a_product_of_windows_that_overlap(width, step, dynamic):
+    """oneDNN refuses a matrix whose elements share places; torch's own product takes it."""
+    f = lambda x: (x @ x.T, torch.addmm(x[0, 0], x, x.T))
+    compiled = cl.compile(f, dynamic=dynamic)
+    for length in (20, 33):
+        x = torch.randn(length).unfold(0, width, step)
+        torch.testing.assert_close(compiled(x), f(x))

@@ -29,6 +29,7 @@ from course_lib.capture.guard_tests import (
 )
 from course_lib.capture.rules import GO_ON
 from course_lib.capture.sources import Source
+from course_lib.capture.strides import stride_tests
 
 if TYPE_CHECKING:
     from course_lib.capture.world import World
@@ -75,4 +76,4 @@ def layout(world: World, real: torch.Tensor, fake: torch.Tensor) -> list[Test]:
     if all(type(size) is int for size in fake.shape):
         return [SizesAre(tuple(real.shape)), StridesAre(real.stride())]
     fixed = [SizeIs(dim, size) for dim, size in enumerate(fake.shape) if type(size) is int]
-    return [DimensionsAre(real.ndim), *fixed, *world.shapes.stride_tests(fake)]
+    return [DimensionsAre(real.ndim), *fixed, *stride_tests(world.shapes, fake)]
