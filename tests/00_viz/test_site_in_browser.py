@@ -16,9 +16,10 @@ BUILD = SimpleNamespace(**runpy.run_path(str(ROOT / "docs/site/build.py")))
 SHEET = ROOT / "docs/cheat-sheet.md"
 PATH = "torch/_inductor/" + "very_long_name_that_no_line_can_hold/" * 3 + "scheduler.py"
 BODY = f"""
+<style>span.pre {{ white-space: nowrap; }}</style>
 <main class="bd-content"><article class="bd-article-container">
-<p>Rooms: <code>{PATH}</code>, and <a href="#">{PATH}</a></p>
-<ul><li><code>{PATH}</code></li></ul>
+<p>Rooms: <code><span class="pre">{PATH}</span></code>, and <a href="#">{PATH}</a></p>
+<ul><li><code>{PATH}</code></li><li><code><span class="pre">{PATH}</span></code></li></ul>
 <table><thead><tr><th></th><th>mode</th></tr></thead><tbody><tr><td><code>{PATH}</code></td><td>x</td></tr></tbody></table>
 <div class="cell_output"><div class="output text_html"><div style="width: 900px">wide</div></div></div>
 <pre style="overflow: auto; white-space: pre">{"x = 1; " * 60}</pre>
@@ -46,6 +47,18 @@ def test_a_page_with_a_long_path_is_as_wide_as_a_phone(page, tmp_path):
     page.set_viewport_size({"width": 400, "height": 800})
     page.goto(site_page(tmp_path, BODY))
     assert page.evaluate("document.documentElement.scrollWidth") <= 400
+
+
+def test_a_name_in_a_table_stays_whole_at_a_phones_width(page, tmp_path):
+    name = '<code><span class="pre">max-autotune-no-cudagraphs</span></code>'
+    cells = "<td>what it does and what it costs, in some words</td>" * 3
+    body = (
+        "<style>span.pre { white-space: nowrap; }</style>"
+        f'<main class="bd-content"><table><tr><td>{name}</td>{cells}</tr></table></main>'
+    )
+    page.set_viewport_size({"width": 400, "height": 800})
+    page.goto(site_page(tmp_path, body))
+    assert page.evaluate("document.querySelector('.pre').getClientRects().length") == 1
 
 
 def test_what_scrolls_is_reached_by_the_keyboard_and_nothing_else(page, tmp_path):
