@@ -22,6 +22,7 @@ from .collect import Submission
 from .tables import read_table, write_table
 
 COLUMNS = ("called", "student")
+"""Of the table: the drawn name, and the real one."""
 FILE = "names.csv"
 
 
@@ -30,6 +31,7 @@ class Names:
 
     def __init__(self, folder: Path) -> None:
         self.path = folder / FILE
+        # Real name → drawn name: the table the other way round
         self.drawn = {real: called for called, real in real_names(folder).items()}
 
     def called(self, student: str) -> str:
@@ -54,6 +56,7 @@ class Names:
         return sorted(hidden, key=lambda item: item.key)
 
     def write(self) -> None:
+        """Sorted by the drawn names: the order in which names were drawn would tell."""
         rows = [{"called": called, "student": real} for real, called in self.drawn.items()]
         write_table(self.path, COLUMNS, sorted(rows, key=lambda row: row["called"]))
 

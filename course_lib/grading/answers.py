@@ -92,8 +92,8 @@ def load(lesson: Lesson, folder: Path) -> Answers:
     answers.names.update(around(answers.names))
     keeper = Keeper(answers.names, Habits(*map(frozenset, plan.habits)), Switches())
 
-    ended: Ended | None = None
-    needs: set[str] = set()
+    ended: Ended | None = None  # the cell before, None before the first
+    needs: set[str] = set()  # the names that any cell uses, checks too
     for number, cell in enumerate(nb.cells):
         if cell.cell_type != "code":
             continue
@@ -103,6 +103,7 @@ def load(lesson: Lesson, folder: Path) -> Answers:
             continue
         keeper.step(ended, step["comes"], step["needs"])
         name = grading_metadata(cell).get("grade_id", f"cell {number}")
+        # What a cell prints, and the random numbers that it draws, are not for the caller.
         try:
             with contextlib.redirect_stdout(io.StringIO()), torch.random.fork_rng(devices=[]):
                 run_cell(cell.source, answers.names, f"<{folder.name} {lesson.number} {name}>")

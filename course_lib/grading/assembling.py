@@ -46,6 +46,7 @@ from .notebooks import (
 COURSE = ("given", "checks")  # roles of cells that are the course's
 STUB = "raise NotImplementedError('Exercise: write this part, then run the cell again.')"
 NO_ANSWER = "raise NotImplementedError('Exercise: the cell for this answer is not there any more.')"
+"""What runs in place of an answer that was deleted."""
 
 _STUB_LINE = re.compile(r"raise NotImplementedError\(['\"]Exercise:")
 
@@ -66,7 +67,7 @@ class Found:
 
 def assembled(learners: Notebook, reference: Notebook) -> Notebook:
     """The reference with the learner's answers and own cells in it."""
-    # ids that count cells, of exercises that were handed out before, get today's names
+    # Ids that count cells, of exercises that were handed out before, get today's names.
     matched_cells = matched(with_names(learners), reference)
     own_cells = placed(matched_cells, reference)
 
@@ -95,6 +96,8 @@ def key_of(cell: Cell) -> str:
 
 
 def with_role(cell: Cell, role: str, **more: Any) -> Cell:
+    """A copy of a cell with what is noted of it (the table above): it comes from no cell of the
+    learner's, unless `more` says from which."""
     new = copy.deepcopy(cell)
     new.metadata["marking"] = {"role": role, "number": 0, **more}
     return new
@@ -112,6 +115,7 @@ def role_of(cell: Cell) -> str:
 
 
 def own_cell(source: str, number: int, **more: Any) -> Cell:
+    """Code of the learner's own, from the learner's cell of this number."""
     return with_role(new_code_cell(source), "own", **(more | {"number": number}))
 
 
@@ -120,13 +124,16 @@ def give_own_ids(cells: list[Cell]) -> None:
     used_ids = {cell.get("id") for cell in cells if marking(cell)["role"] in COURSE}
     for cell in cells:
         cell_marking = marking(cell)
-        # an answer has its id from the course; its second part has it, too
+        # An answer has its id from the course. Where it was split, its second part has the same
+        # one.
         if cell_marking["role"] == "own" or (
             cell_marking["role"] == "answer" and cell.id in used_ids
         ):
-            name, n = f"own-{cell_marking['number']}", 1
+            name = f"own-{cell_marking['number']}"
+            n = 1
             while name in used_ids:
-                name, n = f"own-{cell_marking['number']}-{n}", n + 1
+                name = f"own-{cell_marking['number']}-{n}"
+                n += 1
             cell.id = name
 
         used_ids.add(cell.get("id"))
@@ -141,6 +148,7 @@ def matched(learners: Notebook, reference: Notebook) -> list[Found]:
     matched_cells = [Found(number, cell) for number, cell in enumerate(learners.cells, 1)]
     graded = {key_of(cell) for cell in reference.cells if grading_metadata(cell)}
     by_id = {str(cell.get("id")): key_of(cell) for cell in reference.cells}
+    # (Reversed, so that of two cells with one text the first is found.)
     by_text = {as_text(cell): key_of(cell) for cell in reversed(reference.cells) if as_text(cell)}
 
     for item in matched_cells:
@@ -149,7 +157,7 @@ def matched(learners: Notebook, reference: Notebook) -> list[Found]:
     for item in matched_cells:
         item.key = item.key or by_text.get(as_text(item.cell))
 
-    # an answer whose cell lost its metadata, or was deleted and written in a new cell
+    # An answer whose cell lost its metadata, or was deleted and written in a new cell
     matched_keys = {item.key for item in matched_cells}
     for cell in reference.cells:
         if is_solution(cell) and key_of(cell) not in matched_keys:
@@ -193,6 +201,7 @@ def stubbed(source: str) -> str:
 
 
 def _without(source: str, begin: str, end: str) -> str:
+    """The text without what stands from a line with `begin` to one with `end`."""
     lines: list[str] = []
     in_region = False
     for line in source.split("\n"):
@@ -220,13 +229,16 @@ def placed(matched_cells: list[Found], reference: Notebook) -> dict[str, list[Ce
     for n, item in enumerate(matched_cells):
         if item.key is not None:
             key_before = item.key
-            # code that stands in what was a cell of prose
+            # A cell of the course's is no own cell; but code in what was a cell of prose is.
             if not item.code or not is_prose(reference.cells[order[item.key]]):
                 continue
         if not item.code or not item.cell.source.strip():
             continue
         behind = next((other.key for other in matched_cells[n + 1 :] if other.key), None)
         home = key_before
+        # The course's cells before and behind it have changed places since: it goes before
+        # `behind`, # that is, after the cell before that. (`keys` begins with "", so its place is
+        # one less.)
         if (
             behind is not None
             and order.get(key_before, -1) >= order[behind]
@@ -238,6 +250,7 @@ def placed(matched_cells: list[Found], reference: Notebook) -> dict[str, list[Ce
 
 
 def is_prose(cell: Cell) -> bool:
+    """Is it text of the course? (A question that is answered in words has metadata for grading.)"""
     return bool(cell.cell_type != "code") and not grading_metadata(cell)
 
 
@@ -259,9 +272,9 @@ def added_code(source: str, cell: Cell) -> list[str]:
     imports names of its own.
     """
     if tree_of(source) is None:
-        # not Python as it stands: its other lines, which may be fine alone
-        known = {line.strip() for line in cell.source.splitlines()}
-        lines = [line for line in source.splitlines() if line.strip() not in known]
+        # It is no Python as it stands: the lines that the course has not may be fine alone.
+        ours_by_line = {line.strip() for line in cell.source.splitlines()}
+        lines = [line for line in source.splitlines() if line.strip() not in ours_by_line]
         new = "\n".join(lines)
         if tree_of(new) is not None and not is_checks(cell):
             return [new]
@@ -316,6 +329,8 @@ def parts(sources: list[tuple[int, str]]) -> list[tuple[int, str]]:
     again.
     """
     pieces = [(number, source) for number, source in sources if source.strip()]
+
+    # A stub stays if no other piece gives it a name: then it is what the learner has so far.
     written_sources = [source for _, source in pieces if not _STUB_LINE.search(source)]
     names_bound = {name for source in written_sources for name in bound(source).names}
     pieces = [
@@ -325,8 +340,10 @@ def parts(sources: list[tuple[int, str]]) -> list[tuple[int, str]]:
         or not names_bound
         or not bound(source).defined <= names_bound
     ]
-    if not pieces:
+    if not pieces:  # all are empty
         return sources[:1]
+
+    # Each half may be no Python while the whole is: the cell was split within a function.
     whole = "\n".join(source for _, source in pieces)
     apart = all(is_whole(source) for _, source in pieces)
     if len(pieces) > 1 and not apart and is_whole(whole):

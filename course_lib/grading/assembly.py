@@ -37,6 +37,7 @@ from .parts import PARTS, NotAsked, Part, without_reductions
 from .progress import progress
 
 Owner = Literal["yours", "given", "ours"]
+"""The learner's answer; the course's answer in its place; the compiler's own stage."""
 ASKED = ("interpreter", "decompositions")
 """Stages that are a class and a table: nothing is called that could be counted, or replaced where
 it fails."""
@@ -82,6 +83,7 @@ class Assembly:
         """Every stage, with the parts put in one after the other."""
         stages = vars(Pipeline()) | {"check": Check, "resume": resume.make_resume}
         for part in self.mine:
+            # The `kernel_source` of the exercise writes no reductions: each stays a kernel alone.
             if part.stage == "build":
                 stages["fuse"] = without_reductions(dict(stages))
             learners_stage = part.make(self.answers[part.name].names, dict(stages))
@@ -155,6 +157,7 @@ class Assembly:
         return {name: worst(model, only.compile(model), inputs) for name, only in self.one_by_one()}
 
     def one_by_one(self) -> Iterator[tuple[str, Assembly]]:
+        """Each part with the assembly that has this part alone; at last, "all"."""
         for part in self.mine:
             yield part.name, self.only(part.name)
         yield "all", self
@@ -164,12 +167,15 @@ class Assembly:
         """Room, part, exercise, owner, and what is to be said about it."""
         table_rows: list[tuple[str, str, str, str, str]] = []
         for verdict in self.verdicts:
-            part, counts = verdict.part, self.uses.get(verdict.part.name, Counter())
-            left = [f"ours: {why}" for why in counts if why != "yours"]
+            part = verdict.part
+            counts = self.uses.get(part.name, Counter())
+            # A stage that cannot be counted has served if anything was compiled.
             in_use = "yours" in counts or (
                 part.stage in ASKED and verdict.owner != "ours" and self.uses
             )
-            note = verdict.why or "; ".join(["served"] * bool(in_use) + left)
+            notes = ["served"] if in_use else []
+            notes += [f"ours: {why}" for why in counts if why != "yours"]
+            note = verdict.why or "; ".join(notes)
             table_rows.append(
                 (part.room, f"{part.name} ({part.what})", part.exercise, verdict.owner, note)
             )
@@ -240,11 +246,16 @@ def in_a_line(problem: Exception) -> str:
         message = f"{problem.args[0]}"
     else:
         message = str(problem)
-    return f"{type(problem).__name__}: {message}".strip().splitlines()[0][:90]
+    return f"{type(problem).__name__}: {message}".strip().splitlines()[0][:MOST_LETTERS]
+
+
+MOST_LETTERS = 90
+"""So much of an error stands in the table."""
 
 
 @contextlib.contextmanager
 def exchanged(module: Any, name: str, value: Any) -> Iterator[None]:
+    """Within, `name` of a module is `value`."""
     before = getattr(module, name)
     setattr(module, name, value)
     try:

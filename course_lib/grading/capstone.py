@@ -37,6 +37,11 @@ from .progress import started_at
 from .runner import CellRun, Limits, run_notebook
 
 LARGEST_DIFFERENCE = 1e-3  # from eager, in a trial
+MOST_LETTERS = 140  # of an error, in the table
+TRIAL_SECONDS = 90
+"""A trial may take so long: the first one of a process compiles C++."""
+SEED = 15
+"""The number of the lesson: any would do, but each trial must draw the same inputs."""
 
 
 def assemble(
@@ -53,9 +58,9 @@ def assemble(
         given = started_at(root)
     start = number_of(given)
 
-    # the learner's parts that work; before the lesson where they joined, the course's in place of
+    # The learner's parts that work; before the lesson where they joined, the course's in place of
     # the others
-    verdicts = judged(place, limits or Limits(cell_seconds=90))
+    verdicts = judged(place, limits or Limits(cell_seconds=TRIAL_SECONDS))
     for n, verdict in enumerate(verdicts):
         if verdict.owner == "ours" and int(verdict.part.lesson) < start:
             verdicts[n] = given_for(verdict)
@@ -137,6 +142,7 @@ def tried(
     cells = [new_code_cell("import course_lib.grading.capstone as capstone")]
     cells += [new_code_cell(f"capstone.trial({part.name!r}, {str(folder)!r})") for part in parts]
     runs = run_notebook(new_notebook(cells=cells), root, limits)
+    # (The first cell only imports.)
     for part, run in zip(parts, runs[1:], strict=True):
         yield part, why_not(run, limits)
 
@@ -145,7 +151,7 @@ def why_not(run: CellRun, limits: Limits) -> str:
     """Why the trial that ended so was not passed; "" where it was."""
     if run.ok:
         return ""
-    error_text = " ".join(how_it_ended(run, limits).split())[:140]
+    error_text = " ".join(how_it_ended(run, limits).split())[:MOST_LETTERS]
     if run.ename == "NotImplementedError":
         return f"not solved yet: {error_text}"
     return f"it does not work yet: {error_text}"
@@ -166,6 +172,7 @@ def trial(name: str, folder: str) -> None:
     with events.listener(recorded_events.append):
         compile_and_compare(part, assembly)
 
+    # What fell back to eager was computed right, and not by the answer.
     for event in recorded_events:
         if isinstance(event, events.FellBack):
             raise why_it_fell_back(event.why)
@@ -176,14 +183,15 @@ def trial(name: str, folder: str) -> None:
 def compile_and_compare(part: Part, one: Assembly) -> None:
     """Compile what the part is tried on, without gradients and where it has to do with them also
     with them."""
-    torch.manual_seed(15)
+    torch.manual_seed(SEED)
     function, calls = part.try_on()
     fullgraph = part.stage != "resume"  # a resume function comes after a break
     try:
+        # (A set: a part that has nothing to do with gradients is tried once.)
         for training in {False, part.training}:
             compiled = one.compile(function, fullgraph=fullgraph)
             different = worst_of(function, compiled, calls, training)
-            # written so that NaN does not pass
+            # Written so that NaN does not pass
             if not different < LARGEST_DIFFERENCE:
                 raise ValueError(f"what it compiles differs from eager by {different:.2g}")
     except Unsupported as problem:

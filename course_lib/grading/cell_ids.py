@@ -42,6 +42,8 @@ def give_names(cells: list[Any]) -> None:
     used_names: set[str] = set()
     for cell in cells:
         name = _grade_id(cell) or ""
+        # The grade id is free for the first cell that has it, though it is in `used_ids`, which
+        # keeps it from all others.
         if not name or name in used_names:
             name = _own_name(cell, used_ids) or first_free(described(cell), used_ids)
         cell["id"] = name
@@ -107,6 +109,7 @@ def with_names(nb: Any) -> Any:
 def _names_by_place(cells: list[Any]) -> list[str]:
     """The names of the lesson whose answers and checks are in these cells, in the order of the old
     exercise."""
+    # The lesson with which they share most names
     names_in_cells = {name for cell in cells if (name := _grade_id(cell))}
     best = max(
         _handed_out().values(),

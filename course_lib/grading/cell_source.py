@@ -14,6 +14,7 @@ import re
 from typing import Any
 
 MOST_LETTERS = 160
+"""A longer value is cut."""
 _ADDRESS = re.compile(r" at 0x[0-9a-fA-F]+")
 
 
@@ -34,6 +35,7 @@ def statement_at(tree: ast.Module, line: int) -> ast.stmt:
 
 
 def names_in(node: ast.AST) -> list[ast.Name]:
+    """Every name that is read or set in it."""
     return [one for one in ast.walk(node) if isinstance(one, ast.Name)]
 
 
@@ -43,8 +45,9 @@ def short(value: Any) -> str:
         text = cut(without_addresses(" ".join(repr(value).split())))
     except Exception as error:
         return f"a {type(value).__name__} (its repr raised {type(error).__name__})"
-    shows = isinstance(value, str) or text.lower().startswith(type(value).__name__.lower())
-    if shows:
+    # 'Step(writes=…)' and 'tensor([…])' say their type, and so do the quotes of a text.
+    shows_its_type = isinstance(value, str) or text.lower().startswith(type(value).__name__.lower())
+    if shows_its_type:
         return text
     return f"{text} ({type(value).__name__})"
 
@@ -56,6 +59,7 @@ def without_addresses(text: str) -> str:
 
 
 def cut(text: str) -> str:
+    """The text, or its beginning if it is too long for a message."""
     if len(text) <= MOST_LETTERS:
         return text
     return f"{text[:MOST_LETTERS]} …"

@@ -24,7 +24,9 @@ from course_lib.languages import phrase
 from .cell_source import cut, is_cell, names_in, short, statement_at
 
 MOST_VALUES = 4
+"""So many of a call's inputs are told."""
 Scope = ast.Module | ast.FunctionDef
+"""Where a statement stands: directly in the cell, or in a function of it."""
 
 
 def checked_call(frame: FrameType | None, line: int = 0) -> list[str]:
@@ -76,7 +78,7 @@ def call_behind(statement: ast.stmt, scope: Scope, values: dict[str, Any]) -> as
     names_used = {name.id for name in names_in(statement)}
 
     for place in places:
-        # of a whole loop or function, its own lines are looked at one by one
+        # Of a whole loop or function, the lines are looked at one by one.
         if isinstance(getattr(place, "body", None), list):
             continue
         is_about_it = place is statement or names_used & plain_names(place, values)
@@ -89,7 +91,7 @@ def call_behind(statement: ast.stmt, scope: Scope, values: dict[str, Any]) -> as
 
 
 def as_asked(call: ast.Call) -> ast.Call:
-    """`check_keeps(f, x)` calls `f(x)`."""
+    """The call that stands for another one: `check_keeps(f, x)` calls `f(x)`."""
     is_by_check = isinstance(call.func, ast.Name) and call.func.id == "check_keeps"
     if not is_by_check or not call.args:
         return call
@@ -98,7 +100,7 @@ def as_asked(call: ast.Call) -> ast.Call:
 
 
 def statements_above(statement: ast.stmt, scope: Scope) -> list[ast.stmt]:
-    """The nearest first."""
+    """The statements of a scope that stand above another one, the nearest first."""
     above = [
         node
         for node in ast.walk(scope)
@@ -113,6 +115,7 @@ def plain_names(node: ast.AST, values: dict[str, Any]) -> set[str]:
 
 
 def is_plain(value: Any) -> bool:
+    """Is it data, and nothing that is called?"""
     return not callable(value) and not isinstance(value, ModuleType)
 
 
@@ -122,7 +125,7 @@ def is_from_a_cell(called: ast.expr, values: dict[str, Any]) -> bool:
         return is_function_of_a_cell(values.get(called.id))
 
     if isinstance(called, ast.Attribute) and isinstance(called.value, ast.Name):
-        # the class is looked at, not the object: an object may run code of the answer
+        # The class is looked at, not the object: an object may run code of the answer.
         kind = type(values.get(called.value.id))
         return any(is_function_of_a_cell(vars(base).get(called.attr)) for base in kind.__mro__)
     return False

@@ -35,12 +35,16 @@ from .terminal import filled
 _assert_close = torch.testing.assert_close
 _PLAIN = (bool, int, float, complex, str, bytes, type(None))
 _TENSORS = (torch.Tensor, torch.nn.Parameter)
-_NOT_GIVEN = object()
-# how a kernel calls the file of a cell, with a line: another name each time, which tells a reader
+_NOT_GIVEN = object()  # None may be what was expected
+_INDENT = 10
+"""Columns: what stands behind "Expected:" and the like begins here, and so do its further lines."""
+_MOST_LETTERS = 300
+"""A longer value is cut: the message is read in a notebook cell."""
+# How a kernel calls the file of a cell, with a line: another name each time, which tells a reader
 # nothing
 _CELL_FILE = re.compile(r"(?:/\S*/ipykernel_\d+/\d+\.py|<ipython-input-[^>]*>):(\d+)")
 MOST_GUARDS = 8  # that a check shows
-# the lines of `torch.testing.assert_close` about what differs, by their first words
+# The lines of `torch.testing.assert_close` about what differs, by their first words
 _DIFFERENCES = {
     "Absolute": "Absolute difference: {value} (up to {limit} allowed)",
     "Relative": "Relative difference: {value} (up to {limit} allowed)",
@@ -72,7 +76,7 @@ class CheckFailed(AssertionError):
             lines.append(("Got", _short(got)))
 
         message = "\n".join(
-            filled(f"{translate(name)}:", 10) + text for name, text in lines if text
+            filled(f"{translate(name)}:", _INDENT) + text for name, text in lines if text
         )
         super().__init__("\n" + _CELL_FILE.sub(phrase(r"a cell, line \1"), message))
         self.what, self.why = what, why
@@ -235,6 +239,7 @@ def _is_kept(now: Any, then: Any) -> bool:
 
 
 def _same_tensor(now: torch.Tensor, then: torch.Tensor) -> bool:
+    """Are both of one shape and dtype, with the same numbers? (NaN counts as NaN.)"""
     looks_same = now.shape == then.shape and now.dtype == then.dtype
     return looks_same and torch.allclose(now, then, rtol=0, atol=0, equal_nan=True)
 
@@ -261,6 +266,7 @@ _KEPT: tuple[tuple[tuple[type, ...], Callable[[Any, Any], bool]], ...] = (
     ((list, tuple), _same_items),
     ((set, frozenset), operator.eq),
 )
+"""Kinds of inputs → how one is compared with its copy."""
 
 
 def check_graphs(
@@ -334,7 +340,8 @@ def _break(problem: Any) -> str:
 def _place(error: Exception) -> str:
     """The innermost line of a cell that an error went through: a cell's file lies neither in torch
     nor in this library."""
-    place, step = "", error.__traceback__ and error.__traceback__.tb_next
+    place = ""
+    step = error.__traceback__ and error.__traceback__.tb_next  # the first is this file's own
     while step is not None:
         file = step.tb_frame.f_code.co_filename
         if "site-packages" not in file and not file.startswith((_LIBRARY, "<frozen")):
@@ -365,7 +372,8 @@ def _check_values(
     try:
         _assert_close(got, expected, rtol=rtol, atol=atol, equal_nan=True)
     except AssertionError as error:
-        # torch says the largest differences, each with the tolerance that it crossed
+        # torch says the largest differences, each with the tolerance that it crossed. (A tolerance
+        # of 0 is one that nobody asked for.)
         lines = [line.strip() for line in str(error).splitlines() if "difference" in line]
         limits = [_difference(line) for line in lines if "up to 0.0 allowed" not in line]
         reason = ". ".join(part for part in (translate_message(why), *limits) if part)
@@ -414,7 +422,8 @@ def _call() -> str:
     """What the check asked the answer; nothing where that cannot be told: the message itself must
     not fail."""
     try:
-        return "\n          ".join(checked_call(sys._getframe(2)))
+        # From the frame that made `CheckFailed` on, which is two above this one
+        return ("\n" + " " * _INDENT).join(checked_call(sys._getframe(2)))
     except Exception:
         return ""
 
@@ -429,6 +438,7 @@ def _quoted(text: str) -> str:
 
 
 def _structure(value: Any) -> str:
+    """A container in words: how many items it has, or which keys."""
     if type(value) in (tuple, list):
         return f"{type(value).__name__} of {len(value)}"
     if type(value) is dict:
@@ -436,7 +446,7 @@ def _structure(value: Any) -> str:
     return type(value).__name__
 
 
-def _short(value: Any, limit: int = 300) -> str:
+def _short(value: Any, limit: int = _MOST_LETTERS) -> str:
     """`value` in a few lines at most: the message is read in a notebook cell."""
     if isinstance(value, type):
         return value.__name__
@@ -444,12 +454,13 @@ def _short(value: Any, limit: int = 300) -> str:
         text = _quoted(value) if type(value) is str else repr(value)
     except Exception as error:  # a learner's __repr__ may fail; the check's message must not
         text = f"a {type(value).__name__} (its repr raised {type(error).__name__})"
-    text = without_addresses(text).replace("\n", "\n" + " " * 10)
+    text = without_addresses(text).replace("\n", "\n" + " " * _INDENT)
     if len(text) <= limit:
         return text
     return text[:limit] + " …"
 
 
+# From now on an error in a cell is explained below it.
 listen()
-# nbgrader counts a word on stderr as a failed check
+# nbgrader counts a word on stderr as a failed check.
 quiet.install()

@@ -45,6 +45,10 @@ from .tables import COLUMNS, write_table
 from .usage import remove
 from .warm import NURSERY
 
+PREFIX = "cg"
+"""The folder in which a grader works: this, the number of its process, a dash and random
+letters."""
+
 
 def mark_one(
     item: Submission, reference: str, limits: Limits, in_sandbox: bool, hidden: tuple[str, ...] = ()
@@ -54,7 +58,7 @@ def mark_one(
     Whatever happens, the answer is a record with marks and reasons."""
     solution = nbformat.reads(reference, as_version=4)
     sweep()
-    place = Path(tempfile.mkdtemp(prefix=f"cg{os.getpid()}-", dir=short_place()))
+    place = Path(tempfile.mkdtemp(prefix=f"{PREFIX}{os.getpid()}-", dir=short_place()))
 
     try:
         if item.text is None:
@@ -83,8 +87,8 @@ def sweep() -> None:
     (What they marked is in the journal.)"""
     import psutil
 
-    for left in short_place().glob("cg*-*"):
-        pid = left.name[2:].partition("-")[0]
+    for left in short_place().glob(f"{PREFIX}*-*"):
+        pid = left.name.removeprefix(PREFIX).partition("-")[0]
         if (
             pid.isdigit()
             and not psutil.pid_exists(int(pid))
@@ -175,7 +179,7 @@ def grade(job: Job, tell: Callable[[str], None]) -> Marked:
             tell(line)
     items = {item.key: item for item in submissions}
 
-    known = journal(job.output)
+    known = journal(job.output)  # marks of earlier runs, by the submission's key
     corrections = Corrections(job.output)
     corrections.take(known.values(), tell)
     if elsewhere := sum(key not in items for key in known):
@@ -202,6 +206,7 @@ def grade(job: Job, tell: Callable[[str], None]) -> Marked:
 
 
 def _folder_for_marks(output: Path) -> None:
+    """Make the folder. Raises CourseError if that cannot be done."""
     try:
         output.mkdir(parents=True, exist_ok=True)
     except OSError as error:
@@ -218,7 +223,7 @@ def _is_fresh(record: dict[str, Any], item: Submission, reference: str, job: Job
     return bool(record["digest"] == digest(item, reference, job.limits))
 
 
-# how the reasons of the limits begin; a process that died may have been killed for its memory
+# How the reasons of the limits begin. (A process that died may have been killed for its memory.)
 _BEGINNINGS = tuple(text.split("{")[0] for text in OVER_A_LIMIT.values())
 
 
@@ -250,6 +255,7 @@ def _mark_all(
                 tell(f"{where}: not marked, run again ({type(record).__name__}: {record})")
                 continue
 
+            # On the disk at once: a crash later loses no mark.
             known[item.key] = record
             book.write(json.dumps(record) + "\n")
             book.flush()
@@ -282,6 +288,8 @@ def journal(output: Path) -> dict[str, dict[str, Any]]:
 
 
 Runs = Callable[[list[tuple[Any, ...]]], Iterable[tuple[Submission, Any]]]
+"""Takes lists of arguments of `mark_one`; gives each submission with its record, or with the
+exception that kept it from being marked, in the order in which they are done."""
 
 
 @contextmanager
@@ -325,6 +333,8 @@ def executor(job: Job) -> Iterator[Runs]:
     local["silence_logs"] = logging.ERROR  # at the end it warns that it kills its idle workers
     cluster = LocalCluster(**local) if job.scheduler == "local" else None
 
+    # A mark is no function of the arguments alone (`pure`): Dask must not keep it for the next
+    # time. # A worker may die of one submission: it is tried once more on another.
     with Client(cluster or job.scheduler) as client:
         try:
             yield lambda work: results(
@@ -339,6 +349,7 @@ def executor(job: Job) -> Iterator[Runs]:
 def results(
     futures: dict[Any, Submission], completed: Callable[..., Iterable[Any]]
 ) -> Iterator[tuple[Submission, Any]]:
+    """What `Runs` gives, from the futures of an executor and its `as_completed`."""
     for future in completed(list(futures)):
         yield futures[future], future.exception() or future.result()
 

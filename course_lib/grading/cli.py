@@ -21,15 +21,17 @@ from .commands import Commands, author, learner, learner_copies, teacher, tools
 from .mistakes import sentence
 from .terminal import Help, fold_long_lines, show_every_sign
 
-# their options are their own: argparse would take `--help` for its own
+# Their options are their own: argparse would take `--help` for its own.
 OWN_OPTIONS = {"bench": tools.bench, "coverage": tools.coverage}
+MISTAKE, INTERRUPTED = 2, 130
+"""Exit statuses: for wrong input, as argparse has it; after Ctrl-C, as shells have it."""
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command."""
     show_every_sign()
-    # jsonschema, which nbformat loads, would build a grammar of international addresses from this:
-    # a second and more
+    # jsonschema, which nbformat loads, would build a grammar of international addresses from this
+    # module, which takes a second and more. None in its place says that it is not installed.
     sys.modules.setdefault("rfc3987_syntax", None)  # type: ignore[arg-type]
 
     words = list(sys.argv[1:] if argv is None else argv)
@@ -37,25 +39,27 @@ def main(argv: Sequence[str] | None = None) -> int:
         parser().print_help()
         return 0
 
-    # these print what somebody's program prints, or code, in lines of their own
+    # These print what somebody's program prints, or code: its lines must stay as they are.
     if words[0] not in ("report", "demo", *OWN_OPTIONS):
         fold_long_lines()
     try:
         return run(words)
     except KeyboardInterrupt:
-        return 130
+        return INTERRUPTED
     except BrokenPipeError:  # `course doctor | head` has read enough
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
     except Exception as error:
+        # A mistake of the user's is told in a sentence; what is none is a fault of ours.
         error_text = sentence(error)
         if not error_text:
             raise
         print(f"course: {error_text}", file=sys.stderr)
-        return 2
+        return MISTAKE
 
 
 def run(words: list[str]) -> int:
+    """Run the command that these words name; its exit status comes back."""
     own_command = OWN_OPTIONS.get(words[0])
     if own_command is not None:
         return own_command(argparse.Namespace(arguments=words[1:]))

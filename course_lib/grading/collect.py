@@ -32,6 +32,7 @@ from .whose import NOTEBOOK, Names, Owner, Whose
 COLUMNS = ("student", "lesson", "file", "counts", "why")
 NO_NOTEBOOK = "It is no notebook."
 SHOWN = 20  # lines about what was left out
+FEW = 5  # of them, in an error
 
 StudentKey = tuple[str, str]
 """`Owner.key`: two owners with the same one are one student."""
@@ -57,7 +58,8 @@ class Submission:
 
 @dataclass(frozen=True)
 class Row:
-    """What became of one file or folder of the download."""
+    """What became of one file or folder of the download; `harmless`: no submission is lost by
+    it."""
 
     student: str
     lesson: str
@@ -187,8 +189,8 @@ def _by_file(row: Row) -> str:
 
 def nothing_there(collected: Collected) -> str:
     """One sentence for a folder of another layout: what was expected, and what is there."""
-    first_rows = [str(row) for row in collected.rows if not row.harmless][:5] or ["no files"]
-    rest = len([row for row in collected.rows if not row.harmless]) - 5
+    first_rows = [str(row) for row in collected.rows if not row.harmless][:FEW] or ["no files"]
+    rest = len([row for row in collected.rows if not row.harmless]) - FEW
     more = f"; and {rest} more" if rest > 0 else ""
     return (
         f"{collected.download} holds no submission. Expected: STUDENT/NN_name/NN_name.ipynb, or a download of Canvas, Moodle, "
@@ -203,7 +205,8 @@ class _Look:
     """Looks at the entries of a download one by one."""
 
     def __init__(self, whose: Whose, course: list[Lesson], around: str, closed: set[Parts]) -> None:
-        self.whose, self.course, self.around = whose, course, around
+        self.whose, self.course = whose, course
+        self.around = around  # the lesson of all that names none itself, or ""
         # Folders that could not be opened. Each has a row already that says so.
         self.closed = closed
         self._ids: dict[str, set[str]] = {}
@@ -263,10 +266,10 @@ class _Look:
         text, trouble, ids = _read(piece)
         lesson, note = self._lesson(piece.parts, ids)
         if not lesson:
-            known = trouble
+            why = trouble
             if text is not None:
-                known = "it has no graded cell of a lesson"
-            return self._row(piece.parts, f"Neither its name nor its cells say a lesson ({known}).")
+                why = "it has no graded cell of a lesson"
+            return self._row(piece.parts, f"Neither its name nor its cells say a lesson ({why}).")
         return Candidate(piece.parts, owner, lesson, piece.changed, text, trouble, note, piece)
 
     def _lesson(self, parts: Parts, ids: set[str]) -> tuple[str, str]:
@@ -424,6 +427,7 @@ def _notes(best: Candidate, others: list[Candidate], student: str) -> list[str]:
     if any(candidate.text is not None for candidate in others):
         count = len(others) + 1
         notes.append(f"{count} notebooks were handed in; this one is the newest and counts.")
+    # (The first place of `newness` says whether it can be read.)
     if any(candidate.newness()[1:] > best.newness()[1:] for candidate in others):
         notes.append("A newer one cannot be read.")
     if best.owner.late:

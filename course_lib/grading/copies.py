@@ -62,7 +62,8 @@ def start(lesson: Lesson) -> Done:
     with writing.alone(lesson.work):
         result = Done(lesson, "there")
         if not lesson.copy.exists():
-            if looks_like(lesson):  # a second copy beside it would be marked in its place
+            # It was moved or renamed: a second copy beside it would be marked in its place.
+            if looks_like(lesson):
                 raise CourseError(is_lost(lesson))
 
             keep_base(lesson, handed_out(lesson))
@@ -109,8 +110,8 @@ def update(lesson: Lesson) -> Done:
         current = same_cells(merged.nb, copy) and release_of(copy) == release_of(theirs)
         if current:
             return Done(lesson, "current", sentences)
-        # the base first: a copy names its release, so a crash between the two leaves a pair that
-        # fits
+        # The base first: a copy names its release, so a crash between the two leaves a pair that
+        # fits.
         keep_base(lesson, exercise)
         write_kept(lesson, file_before, merged.nb, "update")
 
@@ -129,6 +130,7 @@ def has_update(lesson: Lesson) -> bool:
 
 
 def _sentences(lesson: Lesson, merged: Merged) -> list[str]:
+    """What a merge did, for the learner."""
     sentences = []
     if merged.answers:
         sentences.append(phrase("your answers stay: {names}", names=some_names(merged.answers)))

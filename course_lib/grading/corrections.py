@@ -41,6 +41,7 @@ class Correction:
 
     @property
     def key(self) -> Key:
+        """Which mark it is."""
         return self.student, self.lesson, self.grade_id
 
     def over(self, mark: dict[str, Any]) -> dict[str, Any]:
@@ -61,6 +62,7 @@ class Corrections:
         self.by_key = {correction.key: correction for correction in self._stored()}
 
     def _stored(self) -> list[Correction]:
+        """What `corrections.csv` has."""
         if not self.path.exists():
             return []
         rows = read_table(self.path, COLUMNS, "corrections.csv of `course grade`")
@@ -75,10 +77,10 @@ class Corrections:
         marks = {_key_of(record, mark): mark for record in records for mark in record["marks"]}
         new = _changed(table, self.written)
         for correction in new:
-            machine = marks.get(correction.key)
+            by_checks = marks.get(correction.key)
             if (
-                machine is not None
-                and machine["points"] == correction.points
+                by_checks is not None
+                and by_checks["points"] == correction.points
                 and not correction.reason
             ):
                 self.by_key.pop(correction.key, None)  # it is the checks' own mark again
@@ -92,11 +94,14 @@ class Corrections:
             self._store()
 
     def _untouched(self, table: Path) -> bool:
+        """Is the table as it was written? (The one before counts as well: a run that was stopped
+        may have written `.written.csv` and not yet the table.)"""
         data = table.read_bytes()
         old = self.written.with_name(".written.old.csv")
         return any(path.exists() and path.read_bytes() == data for path in (self.written, old))
 
     def _keep(self, table: Path) -> Path:
+        """Copy the table to `.earlier/`, under the next number."""
         place = self.output / ".earlier"
         place.mkdir(exist_ok=True)
         backup = place / f"grades.{1 + sum(1 for _ in place.iterdir())}.csv"
@@ -104,6 +109,7 @@ class Corrections:
         return backup
 
     def _store(self) -> None:
+        """Write `corrections.csv`."""
         rows = [vars(self.by_key[key]) for key in sorted(self.by_key)]
         write_table(self.path, COLUMNS, rows)
 
@@ -131,6 +137,7 @@ class Corrections:
 
 
 def _correction(row: dict[str, str], path: Path) -> Correction:
+    """A row of a table as a correction. Raises CourseError for points that are no number."""
     what = f"{path}: for {row['student']}, {row['grade_id']} the cell `points`"
     points = number_in(row["points"], what)
     return Correction(row["student"], row["lesson"], row["grade_id"], points, row["reason"])
@@ -145,7 +152,7 @@ def _changed(table: Path, written: Path) -> list[Correction]:
     written."""
     file_name = "grades.csv of `course grade`"
     row_before = {_row_key(row): row for row in read_table(written, GRADES, file_name)}
-    # a spreadsheet makes 7 of a student's number 007
+    # A spreadsheet makes 7 of a student's number 007.
     short = {(_short(key[0]), *key[1:]): key for key in row_before}
 
     corrections = []
@@ -153,7 +160,7 @@ def _changed(table: Path, written: Path) -> list[Correction]:
         key = _row_key(row)
         if key not in row_before:
             key = short.get((_short(key[0]), *key[1:]), key)
-        if key not in row_before:
+        if key not in row_before:  # a row that the teacher added
             continue
         now = _correction({**row, "student": key[0]}, table)
         earlier = _correction(row_before[key], written)

@@ -23,9 +23,12 @@ from .notebooks import CourseError
 from .writing import Seen, write
 
 CARRIED = Path(__file__).parents[1] / "_course"
+"""Where a wheel has the course's files."""
 FOLDERS = ("notebooks", "exercises", "solutions")
 KINDS = (".ipynb", ".md")
+"""Files of other kinds in these folders are no part of the course."""
 MEMORY = ".course-files.json"
+"""What was written into a folder: name → digest of the content."""
 
 
 @dataclass
@@ -82,6 +85,7 @@ def write_course(origin: Path, folder: Path) -> Written:
         name = path.relative_to(origin).as_posix()
         data = path.read_bytes()
 
+        # A file that the learner changed is still remembered as it was written first.
         place = write_file(folder, name, data, remembered, report)
         if place == name:
             remembered[name] = digest(data)
@@ -110,6 +114,7 @@ def write_file(
         done.same.append(name)
         return name
 
+    # It is as this command wrote it: nobody has worked in it.
     if digest(file_before.data) == remembered.get(name):
         write(file_before, data)
         done.replaced.append(name)

@@ -21,8 +21,13 @@ from .tables import COLUMNS, number_in, read_table
 
 CELL, NAME = 24, 110  # px of one exercise of one student, and of the students' names
 LONGEST, STEP = 420, 28  # px of a bar of 100 %, and from one to the next
+# px from the top of a bar, and of a square, to the base line of its text
+BAR_LINE, SQUARE_LINE = 14, 16
+HEAD = 24  # px: the room for the numbers of lessons above the squares
+NAMED = 4  # so many students are named beside a wrong answer
 NOT_TRIED = "Not written yet."
-# a folder without its notebook: no wrong answer either
+"""The reason of a mark for an answer that is still the stub."""
+# A folder without its notebook: no wrong answer either
 NO_FILE = re.compile(r"There is no .+ in the submission\.( .*)?", re.DOTALL)
 NOBODY = "Nobody handed in anything yet: this table has no rows."
 
@@ -45,6 +50,7 @@ class Row:
 
     @property
     def tried(self) -> bool:
+        """Was an answer handed in?"""
         return self.passed or (
             self.reason.strip() != NOT_TRIED and not NO_FILE.fullmatch(self.reason.strip())
         )
@@ -108,6 +114,7 @@ def read_grades(path: str | Path) -> Grades:
 
 
 def row_of(row: dict[str, str], path: Path) -> Row:
+    """A row of the table. Raises CourseError for a number that is none."""
     where = f"{path}: for {row['student']}, {row['grade_id']} the cell"
     return Row(
         row["student"],
@@ -135,12 +142,14 @@ def pass_rates(grades: Grades) -> Picture:
         (name_of(rows[0]), sum(row.passed for row in rows), len(rows))
         for rows in grades.exercises.values()
     ]
+    # (A tenth more, for widths of texts are estimated.)
     label = max(text_width(name) for name, *_ in rates) * 1.1 + 12
     svg = Svg(label + LONGEST + 150, STEP * len(rates) + 8)
 
     for i, (name, passed, handed_in) in enumerate(rates):
-        y, few = 4 + STEP * i, 2 * passed < handed_in
-        svg.text(label - 10, y + 14, name, anchor="end")
+        y = 4 + STEP * i
+        few = 2 * passed < handed_in
+        svg.text(label - 10, y + BAR_LINE, name, anchor="end")
         svg.box(
             label,
             y,
@@ -150,9 +159,8 @@ def pass_rates(grades: Grades) -> Picture:
             radius=3,
             strength=0.45,
         )
-        svg.text(
-            label + LONGEST + 8, y + 14, f"{percent(passed, handed_in)}, {passed} of {handed_in}"
-        )
+        said = f"{percent(passed, handed_in)}, {passed} of {handed_in}"
+        svg.text(label + LONGEST + 8, y + BAR_LINE, said)
 
     svg.path(f"M{label + LONGEST / 2:.0f} 0 V{svg.height:.0f}", line=1, opacity=0.5, dashed=True)
     fewest = min(rates, key=lambda each: each[1] / each[2])[0]
@@ -171,6 +179,7 @@ def percent(part: int, whole: int) -> str:
 
 
 def name_of(row: Row) -> str:
+    """'3.1: count_breaks', cut where it would leave no room for bars."""
     name = row.exercise.removeprefix("Exercise").strip()
     return shorten(name, 260)
 
@@ -200,9 +209,11 @@ def wrong_answers(grades: Grades, least: int = 2) -> Picture:
     )
 
 
-def some(names: Iterable[str], most: int = 4) -> str:
+def some(names: Iterable[str], most: int = NAMED) -> str:
+    """The first names in their order, and how many more."""
     names = sorted(names)
-    return ", ".join(names[:most]) + (f" and {len(names) - most} more" if len(names) > most else "")
+    more = f" and {len(names) - most} more" if len(names) > most else ""
+    return ", ".join(names[:most]) + more
 
 
 def points_of_students(grades: Grades) -> Picture:
@@ -224,8 +235,10 @@ def class_map(grades: Grades) -> Picture:
     by_key = {(row.student, row.lesson, row.grade_id): row for row in grades.rows}
     svg = Svg(NAME + max(CELL * len(exercises) + 60, legend_width()), 76 + CELL * len(students))
     lines: list[list[str]] = []
-    x0, last = NAME, ""
+    x0 = NAME
 
+    # A line where a lesson begins, with its number
+    last = ""
     for i, (lesson, _) in enumerate(exercises):
         if lesson != last:
             svg.text(x0 + CELL * i + 2, 14, lesson[:2], bold=True)
@@ -233,16 +246,16 @@ def class_map(grades: Grades) -> Picture:
             last = lesson
 
     for j, (student, points) in enumerate(students.items()):
-        y = 24 + CELL * j
-        svg.text(x0 - 8, y + 16, shorten(student, NAME - 12), anchor="end", tip=student)
-        svg.text(x0 + CELL * len(exercises) + 6, y + 16, f"{points:g}", SMALL)
+        y = HEAD + CELL * j
+        svg.text(x0 - 8, y + SQUARE_LINE, shorten(student, NAME - 12), anchor="end", tip=student)
+        svg.text(x0 + CELL * len(exercises) + 6, y + SQUARE_LINE, f"{points:g}", SMALL)
         line = [student, f"{points:g}"]
         for i, key in enumerate(exercises):
             row = by_key.get((student, *key))
             line.append(square(svg, x0 + CELL * i, y, row))
         lines.append(line)
 
-    legend(svg, 48 + CELL * len(students))
+    legend(svg, 2 * HEAD + CELL * len(students))
     caption = (
         "Filled: full points. Crossed: a wrong answer. Empty: not tried. No square: not handed in. "
     )
@@ -260,7 +273,7 @@ def class_map(grades: Grades) -> Picture:
 
 
 def square(svg: Svg, x: float, y: float, row: Row | None) -> str:
-    """Draw one mark, and give it as a letter."""
+    """Draw one mark, and give it as a word or a sign."""
     if row is None:
         return "·"
     tip = f"{row.student}, {row.exercise}: {row.points:g} of {row.out_of:g}. {row.said}"
@@ -283,15 +296,20 @@ def square(svg: Svg, x: float, y: float, row: Row | None) -> str:
 
 
 LEGEND = ((1, "", "full points"), (0, "wrong", "a wrong answer"), (0, NOT_TRIED, "not tried"))
+"""A mark of each kind (points of 1, and the reason), and what its square means."""
+BEHIND = 24
+"""px: from one entry of the legend to the next, beside its square and its words."""
 
 
 def legend_width() -> float:
-    return sum(CELL + 24 + text_width(words, SMALL) for *_, words in LEGEND)
+    """px: all entries side by side."""
+    return sum(CELL + BEHIND + text_width(words, SMALL) for *_, words in LEGEND)
 
 
 def legend(svg: Svg, y: float) -> None:
+    """The squares that the map has, and what they mean."""
     x = float(NAME)
     for points, reason, words in LEGEND:
         square(svg, x, y, Row("", "", "", "", points, 1, reason))
         svg.text(x + CELL + 4, y + 15, words, SMALL)
-        x += CELL + 24 + text_width(words, SMALL)
+        x += CELL + BEHIND + text_width(words, SMALL)

@@ -26,6 +26,7 @@ def worst_of(model: Any, compiled: Any, calls: list[tuple[Any, ...]], training: 
     gradients of the parameters, too."""
     different = 0.0
     for inputs in calls:
+        # On copies: a model may write to its inputs.
         with torch.set_grad_enabled(training):
             expected = model(*copy.deepcopy(inputs))
             got = compiled(*copy.deepcopy(inputs))
@@ -50,6 +51,8 @@ def apart(one: torch.Tensor, other: torch.Tensor) -> float:
         or not torch.equal(one.isnan(), other.isnan())
     ):
         return float("inf")
+    # (NaN stands at the same places in both. Of two infinities the difference is NaN, too: it is
+    # 0.)
     if one.numel():
         return (one - other).abs().nan_to_num(0, float("inf")).max().item()
     return 0.0

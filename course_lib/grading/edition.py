@@ -26,6 +26,7 @@ from .translation import CATALOGS, GLOSSARY, NOTES_BELOW, Part, glossary_sources
 _CODE = re.compile(r"(```.*?```|`[^`\n]+`)", re.S)
 """Code, in which `kernel[grid](x)` is no link."""
 _ADDRESS = re.compile(r'(\]\(|\b(?:href|src)=")(?![a-z]+:|[#/])([^)"\s]+)')
+"""The address of a link or a picture that is a path: no URL, no place in the same page."""
 
 
 def write(root: Path, language: str) -> list[Path]:
@@ -53,6 +54,7 @@ def _write(path: Path, text: str) -> bool:
 
 
 def lessons(root: Path) -> list[Part]:
+    """The parts that are notebooks of `notebooks/` (others are exercises, and the glossary)."""
     return [
         part
         for part in parts(root)
@@ -64,6 +66,7 @@ def lesson(root: Path, part: Part, language: str) -> Notebook:
     """A lesson in `language`: as many cells as in English, none dropped, none run."""
     nb = read(root / part.english)
     file = part.file(root, language)
+    # Without a catalog every text is shown in English, with the mark.
     known = by_english(catalog.read(file)) if file.is_file() else {}
     names = {other.english.name for other in lessons(root)}
     for cell in nb.cells:
@@ -78,6 +81,7 @@ def lesson(root: Path, part: Part, language: str) -> Notebook:
 
 
 def by_english(entries: list[Entry]) -> dict[str, Entry]:
+    """English text → its entry in a catalog."""
     return {entry.english: entry for entry in entries}
 
 
@@ -104,6 +108,7 @@ def relinked(text: str, names: set[str], root: Path, language: str) -> str:
             path = glossary_file(root, language).name
         return f"{before}../{path}"
 
+    # (`split` by a group gives text and code in turn: code has the odd numbers.)
     pieces = _CODE.split(text)
     return "".join(
         piece if number % 2 else _ADDRESS.sub(address, piece) for number, piece in enumerate(pieces)
@@ -144,6 +149,7 @@ def exercise_in(exercise: Notebook, language: str) -> Notebook:
     folder = folder_of(language)
     for cell in exercise.cells:
         if cell.cell_type == "markdown" and cell.source in known:
+            # Its links lead to the lessons in the same language.
             text = in_language(cell.source, known, language)
             cell.source = re.sub(r"\]\(((?:\.\./)+notebooks)/(\d\d_)", rf"](\1/{folder}/\2", text)
     return exercise

@@ -21,16 +21,24 @@ NAMES = (
     "ada alan barbara bo carol cy dana dennis edsger erin fran grace hal ines john katherine ken leslie lin margaret niklaus "
     "noor olga peter quinn radia sam tim uma vint wen xia yuri zoe"
 ).split()
-# which argument says what was looked at; the next says why
+# Which argument of a check says what was looked at; the next says why.
 WHAT = {"check": 1, "check_equal": 2, "check_close": 2}
+
+# The class: most students can do most exercises. A skill is compared with how hard an exercise is
+# (about 1), and differs a little from one exercise to the next.
+SKILL, SPREAD, LUCK = 0.8, 0.8, 0.7
+GOOD = 0.5
+"""Students of at least this skill seldom leave a lesson out: a fifth as often."""
+FAR_BELOW = 0.7
+"""Who is so much weaker than an exercise is hard does not try it."""
 
 
 def example(lessons: list[Lesson], students: int, path: Path, seed: int = 0) -> int:
     """Write the marks of `students` students at `path`; how many rows comes back."""
     dice = random.Random(seed)
     names = [NAMES[i] if i < len(NAMES) else f"student-{i:03}" for i in range(students)]
-    skill = {name: dice.gauss(0.8, 0.8) for name in names}
-    # what part of the class does not hand it in
+    skill = {name: dice.gauss(SKILL, SPREAD) for name in names}
+    # What part of the class does not hand it in
     lost = {lesson.name: dice.random() * 0.5 for lesson in lessons}
     records = []
 
@@ -39,11 +47,11 @@ def example(lessons: list[Lesson], students: int, path: Path, seed: int = 0) -> 
         handed_in = [
             name
             for name in names
-            if dice.random() > lost[lesson.name] * (0.2 if skill[name] > 0.5 else 1)
+            if dice.random() > lost[lesson.name] * (0.2 if skill[name] > GOOD else 1)
         ]
         for name in handed_in:
             marks = [
-                mark(cell, messages, skill[name] + dice.gauss(0, 0.7), dice)
+                mark(cell, messages, skill[name] + dice.gauss(0, LUCK), dice)
                 for cell, messages in cells
             ]
             records.append({"student": name, "lesson": lesson.name, "marks": marks})
@@ -61,7 +69,7 @@ def mark(
     a later one."""
     hard = cell.points / 4
     reason = ""
-    if skill < hard - 0.7:
+    if skill < hard - FAR_BELOW:
         reason = NOT_TRIED
     elif skill < hard:
         reason = messages[min(int(dice.expovariate(1.2)), len(messages) - 1)]
@@ -93,9 +101,9 @@ def reasons(cell: GradedCell) -> list[str]:
                 for argument in node.args[first : first + 2]
                 if isinstance(argument, ast.Constant)
             ]
-            if given and len(words := [word for word in given if isinstance(word, str)]) == len(
-                given
-            ):
+            # (A text that is put together only when the check runs is no constant.)
+            words = [word for word in given if isinstance(word, str)]
+            if given and len(words) == len(given):
                 messages.append(str(CheckFailed(*words)))
 
     return messages or ["It ran longer than 120 seconds and was stopped."]

@@ -32,14 +32,17 @@ from .checked_call import checked_call
 HEAD = "What the check did:"
 ERROR_IN = "the error came from the line: "  # of a check that ran the answer itself (`check_runs`)
 CAME_FROM = "the error came from line"  # of an answer that raised
-MOST_NAMES = 5
+MOST_NAMES = 5  # whose values are told
 _CHECKS = {"check", "check_close", "check_equal", "check_keeps", "check_runs", "assert_close"}
 _SAY_IT_THEMSELVES = ("CheckFailed", "NotImplementedError")
 
 
 @dataclass(frozen=True)
 class Step:
-    """One line of a cell that an error went through."""
+    """One line of a cell that an error went through.
+
+    positions: of the instruction, as `co_positions` gives them (line, end line, column, end
+    column)."""
 
     frame: FrameType
     line: int
@@ -107,6 +110,7 @@ def explained(trace: TracebackType | None) -> str:
     # answer.
     of_checks = [step for step in steps if step.file == steps[0].file]
     first, last = of_checks[0], of_checks[-1]
+    # (If the answer calls back, its lines stand between: what counts is behind the last one.)
     place_of_last = max(n for n, step in enumerate(steps) if step == last)
     inside_answer = steps[place_of_last + 1 :]
 
@@ -152,8 +156,10 @@ def call_above(step: Step, told: list[str]) -> list[str]:
 
 
 def steps_of(trace: TracebackType | None) -> Iterator[Step]:
+    """The lines that an error went through, the outermost first."""
     while trace is not None:
         code = trace.tb_frame.f_code
+        # `tb_lasti` counts bytes, and `co_positions` has an entry for each two.
         positions = list(code.co_positions())[trace.tb_lasti // 2]
         yield Step(trace.tb_frame, trace.tb_lineno, positions)
         trace = trace.tb_next
@@ -189,7 +195,8 @@ def inputs(tree: ast.Module, statement: ast.stmt, step: Step) -> list[tuple[str,
     ]
     names = [name.id for loop in loops for name in names_in(loop.target)]
     names += [name.id for name in names_in(statement) if isinstance(name.ctx, ast.Load)]
-    values, names_and_values = step.values, []
+    values = step.values
+    names_and_values = []
 
     for name in dict.fromkeys(names):
         value = values.get(name)

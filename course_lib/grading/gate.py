@@ -40,7 +40,7 @@ from .notebooks import (
 from .runner import Limits, run_notebook
 
 FRIENDLY = "Exercise:"  # how the sentence of a stub begins (nbgrader_config.py)
-# a shorter line of a solution (`return x + y`) says nothing when it stands elsewhere too
+# Letters: a shorter line of a solution (`return x + y`) gives nothing away if it stands elsewhere.
 _TELLING = 16
 
 
@@ -99,7 +99,9 @@ def running_complaints(lesson: Lesson, limits: Limits | None = None) -> list[str
 def malformed(solution: Notebook) -> list[str]:
     """Each checks cell has points and hidden tests, is locked, and follows an answer cell of its
     own."""
-    complaints, answers, ids = [], 0, []
+    complaints: list[str] = []
+    ids: list[str] = []
+    answers = 0  # answer cells since the last checks cell
     for cell in solution.cells:
         cell_metadata = grading_metadata(cell)
         ids += [cell_metadata["grade_id"]] if cell_metadata else []
@@ -189,7 +191,8 @@ def free_marks(exercise: Notebook, lesson: Lesson, limits: Limits | None = None)
 
 def _between(source: str, begin: str, end: str) -> list[str]:
     """The lines inside the marked regions of a cell."""
-    in_region, lines_inside = False, []
+    in_region = False
+    lines_inside = []
     for line in source.splitlines():
         if begin in line:
             in_region = True

@@ -18,7 +18,7 @@ from typing import Any
 from .notebooks import Cell, CourseError, Lesson, Notebook, read, release_digest, tidy, to_text
 
 CONFIG = Path(__file__).with_name("nbgrader_config.py")
-# How the stubs of nbgrader_config.py begin.
+# The stubs of nbgrader_config.py: how that of code begins, and that of text
 CODE_STUB, TEXT_STUB = "raise NotImplementedError('Exercise:", "*Your answer here.*"
 
 
@@ -27,9 +27,10 @@ def exercise_from(solution: Notebook) -> Notebook:
     from nbgrader.converters import GenerateAssignment
 
     config = _config()
-    nb, resources = tidy(copy.deepcopy(solution)), {"metadata": {}, "unique_key": "notebook"}
+    nb = tidy(copy.deepcopy(solution))
+    resources = {"metadata": {}, "unique_key": "notebook"}
     for step in GenerateAssignment.preprocessors.default():
-        # writes the marks' book, which this repository has none of
+        # It writes into nbgrader's database, and there is none.
         if step.__name__ != "SaveCells":
             nb, resources = step(config=config).preprocess(nb, resources)
     for cell in nb.cells:
@@ -56,6 +57,7 @@ def exercise_text(lesson: Lesson) -> str:
 
 
 def _config() -> Any:
+    """Our settings of nbgrader, as it reads them itself."""
     from traitlets.config.loader import PyFileConfigLoader
 
     return PyFileConfigLoader(CONFIG.name, path=str(CONFIG.parent)).load_config()

@@ -32,7 +32,9 @@ from .notebooks import CourseError
 from .tables import COLUMNS, guarded, number_in, read_table, text_of, unguarded
 
 POSSIBLE = "points possible"
+"""Canvas has a row of this name: how many points each assignment gives."""
 NUMBERED = re.compile(r"(?<!\d)0?(\d{1,2})(?!\d)")
+"""A number that may be a lesson's: `5`, `05`, and no part of a longer one."""
 ITEM_ID = re.compile(r"\(\d+\)\s*$")
 """Canvas writes the number of its assignment behind the name: `Lesson 05 (1234)`."""
 
@@ -96,7 +98,7 @@ def fill(export: Path, grades: Path, output: Path, written: Path | None = None) 
     points = lesson_points(grades)
     if written is not None:
         add_written(points, written)
-    # marked without names? Then the names come back here
+    # Was the class marked without names? Then the names come back here.
     real = real_names(grades.parent)
     points = {real.get(student, student): marks for student, marks in points.items()}
 
@@ -126,6 +128,7 @@ def table_of(path: Path) -> list[list[str]]:
             f"{path} cannot be read ({error.strerror}). It should be a gradebook as Canvas or Moodle exports it."
         ) from None
 
+    # Of the three that spreadsheets write, the one that the first row has most often
     head = text.partition("\n")[0]
     separator = max(",;\t", key=head.count)
     rows = list(csv.reader(io.StringIO(text, newline=""), delimiter=separator))
@@ -177,6 +180,7 @@ def add_written(points: dict[str, dict[str, float]], written: Path) -> None:
     for row in read_table(written, columns, "table of written answers"):
         if not row["points"].strip():
             continue
+        # A lesson may be called `05`; its marks stand under its whole name.
         lesson = row["lesson"].strip()
         what = f"{written}: the points of {row['student']} for question {row['question']}"
         number = f"{int(number_in(lesson[:2], what)):02}"
@@ -188,6 +192,7 @@ def add_written(points: dict[str, dict[str, float]], written: Path) -> None:
 
 
 def plain(text: str) -> str:
+    """A heading without capitals, and without the mark with which some exports begin."""
     return " ".join(text.strip("\ufeff \t").lower().split())
 
 
@@ -202,13 +207,14 @@ def matched(
 ) -> tuple[dict[str, int], list[str]]:
     """Student → the number of the row; and a line for each student without one."""
     head = [plain(name) for name in rows[0]]
+    # A name that a submission may have → the rows that it fits
     fits: dict[str, set[int]] = defaultdict(set)
     for number, row in enumerate(rows[1:], 1):
         for parts in platform.names:
             if all(part in head for part in parts):
                 name = " ".join(row[head.index(part)] for part in parts)
                 fits[key_of(name)].add(number)
-    fits.pop("", None)
+    fits.pop("", None)  # of empty cells
 
     row_of_student: dict[str, int] = {}
     notes = []
@@ -227,7 +233,8 @@ def matched(
                 f"{student}: the row has the marks of {student_of_row[number]} already; these are not in it"
             )
             continue
-        row_of_student[student], student_of_row[number] = number, student
+        row_of_student[student] = number
+        student_of_row[number] = student
     return row_of_student, notes
 
 

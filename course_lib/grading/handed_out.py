@@ -66,6 +66,7 @@ def as_copy(exercise: Notebook) -> Notebook:
 
 
 def readable(path: Path) -> Notebook | None:
+    """The notebook; None for a file that cannot be read."""
     try:
         return read(path)
     except CourseError:
@@ -76,10 +77,12 @@ def readable(path: Path) -> Notebook | None:
 
 
 def _base_path(lesson: Lesson, release: str) -> Path:
+    """Where an exercise of this release is kept."""
     return lesson.work / ".base" / f"{lesson.name}.{release}.ipynb"
 
 
 def keep_base(lesson: Lesson, exercise: Notebook) -> None:
+    """Keep an exercise, before a copy is made from it."""
     writing.write_new(_base_path(lesson, release_digest(exercise)), to_text(exercise).encode())
 
 
@@ -97,15 +100,18 @@ def base_of(lesson: Lesson, mine: Notebook) -> Notebook | None:
             return exercise
         return next((nb for nb in _in_git(lesson) if release_of(nb) == release), None)
     texts = {cell.source for cell in as_copy(mine).cells}
-    best, most = None, 0
+    best = None
+    most = 0
     for nb in (*kept_bases(lesson), *_in_git(lesson)):
         common = len(texts.intersection(cell.source for cell in as_copy(nb).cells))
         if common > most:
-            best, most = nb, common
+            best = nb
+            most = common
     return best
 
 
 def kept_bases(lesson: Lesson) -> list[Notebook]:
+    """The exercises that are kept of a lesson, one for each release."""
     paths = sorted((lesson.work / ".base").glob(f"{lesson.name}.*.ipynb"))
     return [nb for path in paths if (nb := readable(path)) is not None]
 
@@ -122,10 +128,14 @@ def is_committed(lesson: Lesson) -> bool:
     return data is not None and data == writing.Seen.of(lesson.exercise).data
 
 
+MOST_COMMITS = "100"
+"""So far back an exercise is looked for: each commit is one more call of git."""
+
+
 def _in_git(lesson: Lesson) -> Iterator[Notebook]:
     """The exercise of today's commit and of earlier ones, the newest first."""
     path = lesson.exercise.relative_to(lesson.root).as_posix()
-    commits = _git(lesson.root, "log", "-n", "100", "--format=%H", "--", path)
+    commits = _git(lesson.root, "log", "-n", MOST_COMMITS, "--format=%H", "--", path)
     for commit in (commits or b"").decode().split():
         nb = _of_commit(lesson, commit)
         if nb is not None:
@@ -133,6 +143,7 @@ def _in_git(lesson: Lesson) -> Iterator[Notebook]:
 
 
 def _of_commit(lesson: Lesson, commit: str) -> Notebook | None:
+    """The exercise as a commit has it; None if it has none that can be read."""
     path = lesson.exercise.relative_to(lesson.root).as_posix()
     data = _git(lesson.root, "show", f"{commit}:./{path}")
     try:

@@ -27,12 +27,13 @@ from . import writing
 from .notebooks import CourseError, Lesson, read
 from .written_answers import holds_work
 
-NEWEST = 50  # versions of one lesson
-ALWAYS = 5
+NEWEST = 50  # versions of one lesson that are kept
+ALWAYS = 5  # of them, however large they are
 ROOM = 200 * 2**20  # bytes of one lesson
 SAVES = 20  # of JupyterLab's own saves: one in two minutes while somebody types
 
 _NAME = re.compile(r"(?P<number>\d{6})-(?P<when>\d{8}T\d{6}Z)-(?P<why>\w+)\.ipynb")
+# Why a version was kept (a word of its file's name) → how `course undo --list` says that
 _BEFORE = {
     "check": "when `course check` marked it",
     "undo": "before `course undo`",
@@ -43,7 +44,8 @@ _BEFORE = {
     "save": "before JupyterLab saved it",
     "window": "before another window of JupyterLab saved over it",
 }
-# a newer reason than these says less: the version stays what it was called
+# If a version with the same content is there already, these reasons do not replace its own: they
+# say less.
 _STAYS = ("check", "save")
 
 
@@ -71,6 +73,7 @@ class Version:
 
 
 def folder(lesson: Lesson) -> Path:
+    """Where a lesson's versions are."""
     return lesson.work / ".history" / lesson.name
 
 
@@ -164,6 +167,7 @@ def undo(lesson: Lesson, number: int | None = None) -> Version:
 
 
 def _chosen(lesson: Lesson, number: int | None, now: writing.Seen) -> Version:
+    """The version that `undo` puts back; `now`: the copy as it is."""
     kept_versions = versions(lesson)
     if number is not None:
         chosen = [version for version in kept_versions if version.number == number]
@@ -178,12 +182,12 @@ def _chosen(lesson: Lesson, number: int | None, now: writing.Seen) -> Version:
             )
         return chosen[0]
 
-    # what stood under exercises/ was another file
+    # What stood under exercises/ was another file.
     copies = [version for version in reversed(kept_versions) if version.why != "exercises"]
     other = [version for version in copies if version.path.read_bytes() != now.data]
-    # a spoilt file that an earlier undo replaced is kept, but nobody wants it back
+    # A spoilt file that an earlier undo replaced is kept, but nobody wants it back.
     other = [version for version in other if _is_readable(version.path)] or other
-    # a copy that is gone or spoilt: what was saved last is wanted, whoever saved it
+    # Of a copy that is gone or spoilt what was saved last is wanted, whoever saved it.
     steps = other if not _is_readable(lesson.copy) else [v for v in other if v.why != "save"]
     for version in steps or other:
         return version

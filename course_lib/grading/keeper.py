@@ -34,9 +34,9 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from .switches import Switches
 
-# IPython's own: the history of what was typed and shown
+# IPython's own names: the history of what was typed and shown; and the grader's
 _HISTORY = re.compile(r"_+|_i*\d*|_\d+|_[dio]h|_exit_code|In|Out|_grader_\w+")
-_NOTHING = object()
+_NOTHING = object()  # in place of a value: the name is not bound
 
 
 @dataclass(frozen=True)
@@ -57,7 +57,9 @@ class Ended:
 class Habits:
     """What the learner's cells do with names, seen from their text.
 
-    `answers`: names that the course asks the learner for."""
+    defines: by def, class or import. assigns: in another way. reads_as_data: a function of theirs
+    reads it otherwise than by calling it or handing it on.
+    answers: names that the course asks the learner for."""
 
     defines: frozenset[str] = frozenset()
     assigns: frozenset[str] = frozenset()
@@ -70,7 +72,9 @@ class Keeper:
     after the last."""
 
     def __init__(self, names: dict[str, Any], habits: Habits, switches: Switches) -> None:
-        self.names, self.habits, self.switches = names, habits, switches
+        self.names = names
+        self.habits = habits
+        self.switches = switches
         self.builtins = dict(vars(builtins))
 
         # Name → what the course bound to it; the function or class of an answer; the number of the
@@ -137,8 +141,8 @@ class Keeper:
             # Of the learner's names only what both imported is the course's, too: it is the same
             # thing.
             both = {name for name in ended.defines if _is_imported(self.names.get(name))}
-            theirs = rebound_names - (self.mine.keys() - both)
-            self.note_course(changed | theirs, ended)
+            of_course = rebound_names - (self.mine.keys() - both)
+            self.note_course(changed | of_course, ended)
         else:
             self.note_learner(changed | rebound_names, ended)
 
@@ -151,6 +155,7 @@ class Keeper:
                 self.mine.pop(name, None)
                 self.lent.pop(name, None)
 
+        # What the cell itself bound anew to a name that was lent to it stays.
         for name, (before, stood) in self.lent.items():
             if self.names.get(name, _NOTHING) is stood:
                 self.set(name, before)
@@ -168,6 +173,8 @@ class Keeper:
             else:
                 self.unnamed.add(name)
 
+            # The course may have had a value for a name that it asks for: the answer takes its
+            # place.
             if name in self.habits.answers:
                 self.course.pop(name, None)
             if ended.role == "answer" and (inspect.isroutine(value) or inspect.isclass(value)):
@@ -208,17 +215,18 @@ class Keeper:
 
     def of_course(self, name: str, value: Any, needed: bool) -> Any:
         """The same for a name that the course bound: `value` is what stands there now."""
-        theirs = self.course[name]
-        if value is theirs or needed:
-            return theirs
-        if not _is_code(theirs):
+        of_course = self.course[name]
+        if value is of_course or needed:
+            return of_course
+        # Data that no cell of the course needs: the learner's cells may have gone on with the name.
+        if not _is_code(of_course):
             return value
 
         # If the learner defined or imported a function of this name, the learner's cells mean that
         # one. A plain value that was assigned to the name later does not count.
         if name in self.habits.defines and _is_code(value):
             return value
-        return theirs
+        return of_course
 
     def hides(self, name: str, value: Any, needed: bool) -> bool:
         """Whether to put the builtin back: this value has its name, but the code that runs next
@@ -226,9 +234,15 @@ class Keeper:
         habits = self.habits
         if needed:
             return True
+        # A function of the learner's own has this name, and answers that are called now mean it.
         if name in habits.defines or (name in habits.assigns and callable(value)):
             return False
-        return name not in habits.reads_as_data or name not in habits.assigns
+
+        # So it is with a variable of this name that the learner sets and reads: `sum = 0`, and in
+        # an # answer `sum + x`. One that is only set was a slip, and answers that call `sum(xs)`
+        # mean the # builtin.
+        is_variable = name in habits.assigns and name in habits.reads_as_data
+        return not is_variable
 
     def set(self, name: str, value: Any) -> None:
         """Bind a name, or unbind it."""
@@ -239,6 +253,8 @@ class Keeper:
 
 
 def _is_code(value: Any) -> bool:
+    """Is it something that cells use by its name, and do not compute: a function, class or
+    module?"""
     return inspect.isroutine(value) or inspect.isclass(value) or inspect.ismodule(value)
 
 

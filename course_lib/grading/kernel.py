@@ -32,7 +32,8 @@ _LOOK_EVERY = 0.2  # seconds between two looks at the kernel's memory and clock
 _STARTS = 3  # so often a kernel is started that ends before a cell has run
 _READY_SECONDS = 120  # that a start may take on a busy machine
 
-# set where nobody waits for the marks any more: kernels end, in whichever thread they are driven
+# Set when nobody waits for the marks any more: all kernels end, in whichever thread they are
+# driven.
 STOP = threading.Event()
 
 
@@ -106,8 +107,8 @@ class Kernel:
 
         options: dict[str, Any] = {}
         environment: dict[str, Any] = {}
-        # there is no network inside: sockets are files in its folder, which a kernel before may
-        # have filled
+        # There is no network inside: sockets are files in its folder, which a kernel before may
+        # have filled.
         if self.sandbox:
             for left in self.sandbox.folder.iterdir():
                 remove(left) if left.is_dir() and not left.is_symlink() else left.unlink()
@@ -169,6 +170,7 @@ class Kernel:
 
     def run(self, index: int, source: str, deadline: float) -> CellRun:
         """Run one cell to its end, or stop it when it passes a limit."""
+        # The first cell imports torch.
         seconds = self.limits.cell_seconds
         if index == 0:
             seconds += self.limits.import_seconds
@@ -211,7 +213,7 @@ class Kernel:
             if printed > self.limits.output_bytes:
                 raise LimitPassed("output")
 
-            # a message of another cell, or of the kernel's start
+            # It is a message of another cell, or of the kernel's start.
             if message["parent_header"].get("msg_id") != request:
                 continue
             if message["msg_type"] == "error":
@@ -270,6 +272,8 @@ class Kernel:
         return None
 
     def _family(self) -> list[Any]:
+        """The kernel and all processes that it started; first of all the process that was started
+        here."""
         import psutil
 
         provisioner: Any = self.manager.provisioner
@@ -281,6 +285,7 @@ class Kernel:
         return family
 
     def _kill_children(self) -> None:
+        """All of the family but the first, which `shutdown_kernel` ends."""
         for process in self._family()[1:]:
             try:
                 process.kill()

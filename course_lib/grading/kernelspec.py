@@ -22,6 +22,7 @@ import sys
 from pathlib import Path
 
 NAME, SHOWN = "course", "Course (torch.compile)"
+"""The kernel in a notebook's metadata, and as Lab shows it."""
 
 # What `ipykernel_launcher` does, with the version changed first. Its first two lines are
 # ipykernel's: no file of the working folder may stand in for a module while the kernel loads.
@@ -53,6 +54,7 @@ def with_launch(argv: list[str]) -> list[str]:
     return [*argv[:place], "-c", LAUNCH, *argv[place + 2 :]]
 
 
+# Lab's own settings for cells of code, with wrapping switched on (the whole entry replaces Lab's)
 WRAPPED = {
     "@jupyterlab/notebook-extension:tracker": {
         "codeCellConfig": {"lineNumbers": False, "lineWrap": True}
@@ -73,13 +75,14 @@ def wrap_long_lines(prefix: str = sys.prefix) -> Path:
 
     if isinstance(settings, dict):
         path.parent.mkdir(parents=True, exist_ok=True)
+        # (What is there already wins.)
         path.write_text(json.dumps(WRAPPED | settings, indent=1) + "\n", encoding="utf-8")
     return path
 
 
 if __name__ == "__main__":
-    # run as a file, the folder of this file stands first on the path, and `answers` or `checks`
-    # could be found by mistake
+    # Run as a file, the folder of this file stands first on the path, and `answers` or `checks`
+    # could be found by mistake.
     sys.path[:1] = []
     print(install())
     print(wrap_long_lines())

@@ -23,9 +23,8 @@ from typing import Any
 
 MODULE = "course_lib.grading.lab_saves"
 PATIENCE = 1.0  # seconds that a save waits for a command: the server does nothing else meanwhile
-LARGEST = (
-    50 * 2**20
-)  # bytes of a file that is compared with what replaces it; a larger one is kept as it is
+LARGEST = 50 * 2**20
+"""Bytes of a file that is compared with what replaces it. A larger one is kept, the same or not."""
 
 # `/lab/workspaces/auto-k/tree/work/01.ipynb`: what Lab calls this window
 _WORKSPACE = re.compile(r"/lab/workspaces/([^/?#]+)")
@@ -35,6 +34,7 @@ _WORKSPACE = re.compile(r"/lab/workspaces/([^/?#]+)")
 
 
 def _jupyter_server_extension_points() -> list[dict[str, str]]:
+    """Jupyter's server asks a module for this when it loads it as an extension."""
     return [{"module": MODULE}]
 
 
@@ -48,11 +48,12 @@ class Saves:
 
     def __init__(self, log: Any) -> None:
         self.log = log
+        # File → the window that saved it last
         self.last: dict[Path, str] = {}
 
     def before(self, model: Any, path: str, contents_manager: Any, **more: Any) -> None:
         """Keep the file that this save replaces. Whatever goes wrong here, the save goes on."""
-        # the server's hooks get the path below the folder that it serves
+        # The server's hooks get the path below the folder that it serves.
         file = Path(contents_manager.root_dir, path.strip("/")).resolve()
         try:
             self.keep(file, model.get("content"))
@@ -143,7 +144,7 @@ def install(prefix: str = sys.prefix) -> Path:
 
 
 if __name__ == "__main__":
-    # run as a file, the folder of this file stands first on the path, and `answers` or `checks`
-    # could be found by mistake
+    # Run as a file, the folder of this file stands first on the path, and `answers` or `checks`
+    # could be found by mistake.
     sys.path[:1] = []
     print(install())

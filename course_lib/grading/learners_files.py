@@ -123,11 +123,12 @@ def work_in_exercises(lesson: Lesson) -> list[str]:
 
     if is_untouched(nb):
         return []
+    # What the learner did not write: the exercise of today, and the one that was committed
     known = [handed_out(lesson)]
     notebook_at_head = at_head(lesson)
     if notebook_at_head is not None:
-        # somebody may have committed answers: of a file that was changed only the stubs are the
-        # course's
+        # Somebody may have committed answers: of a file that was changed only the stubs are the
+        # course's.
         if not is_untouched(notebook_at_head):
             notebook_at_head.cells = [
                 c for c in notebook_at_head.cells if not is_solution(c) or is_stub(c)

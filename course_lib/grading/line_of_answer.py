@@ -25,6 +25,9 @@ from .notebooks import Cell
 from .terminal import filled
 
 MOST_FUNCTIONS = 3
+"""So many functions of an answer are told."""
+HEAD_WIDTH = 10
+"""Columns for "Line:": as many as other lines of a check's message have for their heads."""
 Function = ast.FunctionDef | ast.AsyncFunctionDef
 
 
@@ -48,10 +51,12 @@ class Written:
 
     @property
     def prints(self) -> bool:
+        """Does it call `print`, which a beginner may take for `return`?"""
         names = [getattr(node, "id", "") for node in own_nodes(self.node)]
         return "print" in names
 
     def line(self, node: ast.AST) -> str:
+        """The source line in which a node begins."""
         number = getattr(node, "lineno", 1)
         return self.source.splitlines()[number - 1].strip()
 
@@ -71,7 +76,7 @@ def line_of_the_answer(said: str, cells: Sequence[Cell]) -> str:
         sentence(function, is_none) for function in asked_for(functions, said)[:MOST_FUNCTIONS]
     ]
     head = f"{phrase('Line')}:"
-    return "".join(f"\n{filled(head, 10)}{line}" for line in sentences)
+    return "".join(f"\n{filled(head, HEAD_WIDTH)}{line}" for line in sentences)
 
 
 def in_both(words: str) -> tuple[str, str]:
@@ -98,9 +103,9 @@ def asked_for(functions: list[Written], message: str) -> list[Written]:
 def functions_of(cell: Cell) -> Iterator[Written]:
     """The functions of an answer's cell that the exercise asks for; all of them, where its stub is
     not known."""
-    tree, cell_marking = tree_of(cell.source), marking(cell)
+    cell_marking = marking(cell)
     wanted = {name for name, node in named_functions(tree_of(cell_marking.get("stub", "")))}
-    for name, node in named_functions(tree):
+    for name, node in named_functions(tree_of(cell.source)):
         if name in wanted or not wanted:
             yield Written(name, node, cell.source, cell_marking.get("number", 0))
 
@@ -123,7 +128,9 @@ def is_named(one: Written, text: str) -> bool:
 
 
 def sentence(one: Written, is_none: bool) -> str:
-    """`is_none`: whether the check got None, so that a missing `return` is the cause."""
+    """Where a function returns: its `return`s, or all of it if it has none.
+
+    `is_none`: whether the check got None, so that a missing `return` is the cause."""
     returns = one.returns
     if len(returns) == 1:
         node = returns[0]

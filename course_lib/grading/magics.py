@@ -16,7 +16,7 @@ from typing import Any, NoReturn
 
 from .names import RUN_BODY, as_python
 
-# line magics whose rest is a statement to run; `timeit` would run it a thousand times
+# Line magics whose rest is a statement to run. (`timeit` would run it a thousand times.)
 _RUN_REST = frozenset({"time", "prun"})
 
 
@@ -27,10 +27,12 @@ class Shell:
         self.user_ns = names
 
     def run_cell_magic(self, name: str, line: str, cell: str) -> None:
+        """`%%time` and the like run the cell; what a line says behind the name is an option."""
         if name in RUN_BODY:
             exec(compile(as_python(cell), f"<%%{name}>", "exec"), self.user_ns)
 
     def run_line_magic(self, name: str, line: str, _stack_depth: int = 1) -> None:
+        """`%time f()` runs `f()`."""
         if name in _RUN_REST:
             exec(compile(as_python(line), f"<%{name}>", "exec"), self.user_ns)
 

@@ -36,6 +36,9 @@ from .runner import Limits, run_notebook
 from .sandbox import Sandbox
 from .terminal import filled
 
+TITLE_WIDTH = 56
+"""Columns for the title of an exercise, in front of its points."""
+
 
 @dataclass(frozen=True)
 class Mark:
@@ -53,7 +56,7 @@ class Mark:
 
     def __str__(self) -> str:
         points = phrase("{n} of {all}", n=f"{self.points:g}", all=f"{self.out_of:g}")
-        head = f"{'✓' if self.full else '✗'} {filled(self.exercise, 56)} {points}"
+        head = f"{'✓' if self.full else '✗'} {filled(self.exercise, TITLE_WIDTH)} {points}"
         return head + "".join(f"\n    {line}" for line in self.reason.strip().splitlines())
 
 
@@ -98,6 +101,8 @@ def mark_exercise(
     if language := chosen():
         # The headings are what an exercise is called in the report.
         reference = exercise_in(reference, language)
+    # It runs in an empty folder: an answer that opens a file of the learner's does not find it, and
+    # the reason says so.
     beside = {file.name for file in path.resolve().parent.iterdir()} - {path.name}
     with tempfile.TemporaryDirectory(prefix="course-check-", ignore_cleanup_errors=True) as place:
         return mark(
@@ -191,6 +196,7 @@ def mark_notebook(nb: Notebook, name: str, folder: Path, limits: Limits | None =
 
 
 def _mark(cell: GradedCell, case: Case) -> Mark:
+    """All points if the checks cell ran to its end; else none, and why."""
     if case.run.ok:
         return Mark(cell.title, cell.grade_id, cell.points, cell.points)
     return Mark(cell.title, cell.grade_id, 0.0, cell.points, reason(case))

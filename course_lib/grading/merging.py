@@ -36,14 +36,16 @@ from .notebooks import Cell, Notebook, grading_metadata, is_checks, is_solution
 from .pairing import Pairs, pairs
 
 KEPT = "course-kept"  # the tag of a cell that holds what could not be merged
+LONGEST_ID = 60  # letters: nbformat allows 64, and a number may be added
 
 
 @dataclass
 class Merged:
-    """The merged notebook.
+    """The merged notebook, and the names of the course's cells by what became of each.
 
-    `changed`, `new` and `back` name course cells; `said` are sentences about what needs the
-    learner."""
+    changed: the course has another text. new: not in the copy's exercise. back: the learner had
+    deleted it. gone: no cell of the course any more. answers: the learner's answer stays. said:
+    sentences about what needs the learner."""
 
     nb: Notebook
     changed: list[str] = field(default_factory=list)
@@ -64,12 +66,16 @@ def merge(base: Notebook | None, theirs: Notebook, mine: Notebook) -> Merged:
         cells += work.course_cell(cell)
         cells += work.own_cells(cell.id)
 
-    _make_ids_unique(cells, {cell.id for cell in theirs.cells})
+    # The next merge finds the course's cells by their ids, so these keep theirs.
+    _make_ids_unique(cells, course_ids={cell.id for cell in theirs.cells})
+
+    # Cells have ids from format 4.5 on; an older copy becomes one of that format.
     merged = work.merged
     merged.nb = nbformat.from_dict({**mine, "cells": cells, "nbformat": 4, "nbformat_minor": 5})
+
+    # It names the exercise that the copy is made from now: the base of the next merge.
     if "course" in theirs.metadata:
         merged.nb.metadata["course"] = copy.deepcopy(theirs.metadata["course"])
-
     return merged
 
 
@@ -81,6 +87,7 @@ class _Merge:
         self.theirs = {cell.id: cell for cell in theirs.cells}
         self.found: Pairs = pairs(mine.cells, self.base, self.theirs)
         self.texts = {cell.source for cell in mine.cells}
+        # What is said is added to it; the notebook in it is replaced at the end
         self.merged = Merged(mine)
 
     # ---- cells of the course
@@ -110,6 +117,10 @@ class _Merge:
         return [copy.deepcopy(new)]
 
     def _answer(self, old: Cell | None, new: Cell, mine: Cell) -> list[Cell]:
+        """The cell of an answer.
+
+        `old`: the same in the copy's exercise, None if that is not known."""
+        # Nothing is written in it: it is the stub, and becomes the new stub.
         if mine.source == (old or new).source:
             if mine.source != new.source:
                 self.merged.changed.append(new.id)
@@ -118,6 +129,8 @@ class _Merge:
 
         self.merged.answers.append(new.id)
         learners_cell = _dressed(mine, new)
+        # Has the course given another stub? Without the old one nobody knows, and a whole answer
+        # needs none.
         if new.source == (old or mine).source or (old is None and not is_stub(mine)):
             return [learners_cell]
         self.merged.changed.append(new.id)
@@ -128,6 +141,7 @@ class _Merge:
         ]
 
     def _checks(self, old: Cell | None, new: Cell, mine: Cell) -> list[Cell]:
+        """Checks: the course's. What the learner wrote into them is kept below."""
         self.merged.changed.append(new.id)
         fresh = copy.deepcopy(new)
         if old is not None and mine.source == old.source:
@@ -166,15 +180,18 @@ class _Merge:
         cell = copy.deepcopy(cell)
         if name is None or (name in self.theirs and is_solution(self.theirs[name])):
             return [cell]
-        known = {side[name].source for side in (self.base, self.theirs) if name in side}
-        if cell.source in known:
+
+        # A cell that the course has no longer, or a second copy of one: as the course wrote it,
+        # nobody misses it.
+        texts_of_course = {side[name].source for side in (self.base, self.theirs) if name in side}
+        if cell.source in texts_of_course:
             self.merged.gone += [name] if name not in self.theirs else []
             return []
         if name not in self.theirs and is_checks(self.base[name]):
             self.merged.gone.append(name)
             return []
 
-        # its grade id is no exercise's any more: a grader would stumble over it
+        # Its grade id is no exercise's any more: a grader would stumble over it.
         cell.metadata.pop("nbgrader", None)
         if name not in self.theirs:
             self.merged.gone.append(name)
@@ -198,7 +215,7 @@ class _Merge:
             f"Cell `{name}` changed on both sides: {stays} version stays, and {what} is kept in a marked cell below it."
         )
         text_cell = new_markdown_cell(text, metadata={"tags": [KEPT]})
-        text_cell.id = f"kept-{cell.id}"[:60]
+        text_cell.id = f"kept-{cell.id}"[:LONGEST_ID]
 
         return [text_cell]
 
@@ -227,6 +244,7 @@ def same_cells(one: Notebook, other: Notebook) -> bool:
 
 
 def _said_by(nb: Notebook) -> list[tuple[object, ...]]:
+    """Of each cell its id, kind, text, and what it is to a grader."""
     return [
         (cell.get("id"), cell.cell_type, cell.source, grading_metadata(cell)) for cell in nb.cells
     ]
@@ -248,14 +266,15 @@ def _fenced(source: str, language: str) -> str:
     return f"{fence}{language}\n{source}\n{fence}"
 
 
-def _make_ids_unique(cells: list[Cell], course: set[str]) -> None:
-    """Each cell has an id of its own; the course's cells keep theirs."""
+def _make_ids_unique(cells: list[Cell], course_ids: set[str]) -> None:
+    """Each cell has an id of its own; the course's cells, which come first of those with one id,
+    keep theirs."""
     from .cell_ids import first_free
 
     used_ids: set[str] = set()
     for cell in cells:
         name = cell.get("id") or "own"
         if name in used_ids:
-            name = first_free(name[:56], used_ids | course)
+            name = first_free(name[: LONGEST_ID - 4], used_ids | course_ids)
         cell["id"] = name
         used_ids.add(name)

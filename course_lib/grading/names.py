@@ -18,7 +18,7 @@ from dataclasses import dataclass, field
 
 from course_lib.syntax import parse
 
-# magics whose body is ordinary code of the notebook
+# Magics whose body is ordinary code of the notebook
 RUN_BODY = frozenset({"time", "capture", "prun", "timeit", "memit"})
 
 _FUNCTION = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)
@@ -75,7 +75,7 @@ def without_cell_magic(source: str) -> str:
     word = lines[first].strip().split(" ")[0]
     if word.startswith("%%") and word[2:] in RUN_BODY:
         lines[first] = ""
-        return without_cell_magic("\n".join(lines))
+        return without_cell_magic("\n".join(lines))  # one may stand below another
     return source
 
 
@@ -98,7 +98,8 @@ class Bound:
 @functools.lru_cache(maxsize=4096)
 def bound(source: str) -> Bound:
     """What the cell binds at its top level, also inside of `if`, `for`, `try` and `with`."""
-    bound_names, tree = Bound(), tree_of(source)
+    bound_names = Bound()
+    tree = tree_of(source)
     for statement in tree.body if tree else ():
         for node in (statement, *_inside(statement)):
             _note(node, bound_names)
@@ -124,6 +125,7 @@ def _inside(statement: ast.stmt) -> list[ast.AST]:
 
 
 def _note(node: ast.AST, bound_names: Bound) -> None:
+    """Add the names that one node binds."""
     if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
         bound_names.defined.add(node.name)
     elif isinstance(node, ast.ImportFrom) and node.names[0].name == "*":
@@ -169,7 +171,7 @@ def needed(source: str) -> frozenset[str]:
     for node in tree.body if tree else ():
         text = ast.unparse(node)
         names_it_binds = bound(text).names
-        # `for n in ...: use(n)` binds and reads in one statement
+        # `for n in ...: use(n)` binds and reads in one statement.
         names_of_block = names_it_binds if isinstance(node, _BLOCK) else set()
         needed_names |= reads(text) - so_far - names_of_block
         so_far |= names_it_binds

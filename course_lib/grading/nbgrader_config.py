@@ -18,5 +18,5 @@ c.ClearSolutions.text_stub = "*Your answer here.*"
 c.Execute.timeout = 120
 c.Execute.interrupt_on_timeout = True
 
-# names with a comma are quoted
+# Names with a comma are quoted.
 c.ExportApp.plugin_class = "course_lib.grading.nbgrader_export.QuotedCsv"

@@ -25,6 +25,7 @@ class QuotedCsv(ExportPlugin):
     """A row for each student and assignment; who handed in nothing has 0 points."""
 
     def export(self, gradebook: Any) -> None:
+        """What nbgrader calls; `to`, `assignment` and `student` are its options."""
         path = Path(self.to or "grades.csv")
         assignments = [a for a in gradebook.assignments if _wanted(self.assignment, a.name)]
         students = [s for s in gradebook.students if _wanted(self.student, s.id)]
@@ -34,10 +35,12 @@ class QuotedCsv(ExportPlugin):
 
 
 def _wanted(chosen: list[str], name: str) -> bool:
+    """Without a choice everything is exported."""
     return not chosen or name in chosen
 
 
 def _row(gradebook: Any, assignment: Any, student: Any) -> dict[str, Any]:
+    """The cells of one student's assignment; what is not known is empty."""
     row = {
         "assignment": assignment.name,
         "duedate": str(assignment.duedate or ""),

@@ -19,9 +19,9 @@ import shutil
 import tempfile
 from typing import Any
 
-# which library is fastest differs from machine to machine, and so would stored outputs
+# Which library is fastest differs from machine to machine, and so would stored outputs.
 os.environ["COURSE_MEASURE"] = "0"
-# torch's advice to who has Python 3.13.0, in each cell
+# torch's advice to who has Python 3.13.0, which would stand in each cell
 os.environ.setdefault("PYTHONWARNINGS", "ignore:Guards may run slower")
 STORED_ON = {"bytecode": "3.11", "torch": "2.13"}  # by tag
 
@@ -45,7 +45,7 @@ def pytest_configure(config: Any) -> None:
     """Where a CUDA toolkit is and no GPU, torch's CUDA build says so in the first cell that
     compiles: no difference."""
     if not has_gpu():
-        # empty, not missing: torch does not search then
+        # Empty, not missing: then torch does not search.
         os.environ["CUDA_HOME"] = os.environ["CUDA_PATH"] = ""
 
 

@@ -27,11 +27,13 @@ from .reader import read_notebook
 
 BEGIN_SOLUTION, END_SOLUTION = "BEGIN SOLUTION", "END SOLUTION"
 BEGIN_HIDDEN, END_HIDDEN = "BEGIN HIDDEN TESTS", "END HIDDEN TESTS"
-# of a cell's metadata
-_KEPT = ("deletable", "editable", "jupyter", "nbgrader", "slideshow", "tags")
+# What stays of a cell's metadata in a stored notebook (`tidy`): what the course or nbgrader uses.
+# The # rest is what editors note about one window (is the cell folded?), and would be a change each
+# time.
+_KEPT_METADATA = ("deletable", "editable", "jupyter", "nbgrader", "slideshow", "tags")
 KERNELSPEC = {"display_name": "Course (torch.compile)", "language": "python", "name": "course"}
 # What the course's kernel tells JupyterLab (`kernelspec`), and Lab writes into each notebook that
-# it opens.
+# it opens. Stored notebooks have it, so that opening one changes nothing.
 LANGUAGE_INFO = {
     "codemirror_mode": {"name": "ipython", "version": 3},
     "file_extension": ".py",
@@ -55,6 +57,7 @@ class Lesson:
 
     @property
     def number(self) -> str:
+        """'03' of '03_graph_breaks'."""
         return self.name.split("_", 1)[0]
 
     @property
@@ -171,6 +174,7 @@ def grading_metadata(cell: Cell) -> dict[str, Any]:
 
 
 def is_solution(cell: Cell) -> bool:
+    """A cell for an answer of the learner's, in code or in words."""
     return bool(grading_metadata(cell).get("solution"))
 
 
@@ -181,7 +185,8 @@ def is_checks(cell: Cell) -> bool:
 
 def graded_cells(nb: Notebook) -> list[GradedCell]:
     """The checks cells of a notebook in order, each with the heading it stands under."""
-    checks_cells, title = [], "Exercise"
+    checks_cells = []
+    title = "Exercise"  # for checks above the first heading
     for index, cell in enumerate(nb.cells):
         if cell.cell_type == "markdown":
             headings = re.findall(r"^#{1,6} +(.+?) *$", cell.source, flags=re.MULTILINE)
@@ -242,9 +247,9 @@ def tidy(nb: Notebook) -> Notebook:
     """
     nb = nbformat.from_dict(nb)
     nb.metadata = nbformat.from_dict({"kernelspec": KERNELSPEC, "language_info": LANGUAGE_INFO})
-    nb.nbformat, nb.nbformat_minor = 4, 5
+    nb.nbformat, nb.nbformat_minor = 4, 5  # the first format in which cells have ids
     for cell in nb.cells:
-        kept_metadata = {key: cell.metadata[key] for key in _KEPT if key in cell.metadata}
+        kept_metadata = {key: cell.metadata[key] for key in _KEPT_METADATA if key in cell.metadata}
         cell.metadata = nbformat.from_dict(kept_metadata)
     if any(grading_metadata(cell) for cell in nb.cells):
         give_names(nb.cells)

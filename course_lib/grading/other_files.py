@@ -18,6 +18,7 @@ from dataclasses import dataclass
 from course_lib.syntax import parse
 
 _CONFLICT = re.compile(r"^(<{7}|={7}|>{7}|\|{7})(\s|$)")
+"""A line with which git marks one side of a conflict."""
 _TAG = re.compile(
     r"\s*(<\?xml[^>]*\?>)?\s*(<!--.*?-->)?\s*<(!doctype html|html|head|body)\b", re.I | re.S
 )
@@ -60,7 +61,7 @@ def empty(data: bytes) -> str:
 
 def packed(data: bytes) -> str:
     if data.startswith((b"PK\x03\x04", b"PK\x05\x06")):
-        # Word's and LibreOffice's documents are zips, too
+        # Word's and LibreOffice's documents are zips, too. The name of a file at the front tells.
         if b"word/" in data[:4000] or b"opendocument" in data[:4000]:
             return "it is a document of a word processor. Hand in the .ipynb file itself."
         return "it is a zip file. Unpack it and take the .ipynb file in it."
@@ -71,6 +72,7 @@ def packed(data: bytes) -> str:
         if data.startswith(start):
             return f"it is a {name} file. Unpack it and take the .ipynb file in it."
 
+    # (In a tar file it is the header of the first file that has a mark.)
     if data[257:262] == b"ustar":
         return "it is a tar file. Unpack it and take the .ipynb file in it."
 
@@ -96,6 +98,7 @@ def mac_leftover(data: bytes) -> str:
 
 def conflict(text: str) -> str:
     """The marks that a merge of git leaves in a file."""
+    # (A line of `=======` alone may be a heading's.)
     marked_lines = [n for n, line in enumerate(text.splitlines(), 1) if _CONFLICT.match(line)]
     if not marked_lines or not re.search(r"^(<{7}|>{7})(\s|$)", text, re.M):
         return ""
@@ -148,6 +151,7 @@ def script(text: str) -> str:
     sign = r"(?m)^(import |from \w+ import|def |class |@|# %%|#!.*python|%%?\w+)"
     code = bool(re.search(sign, text))
 
+    # A single word is Python, too: an assignment is asked for.
     try:
         code = code or ("=" in text and bool(parse(text).body))
     except (SyntaxError, ValueError, RecursionError, MemoryError):
@@ -160,6 +164,7 @@ def script(text: str) -> str:
 
 
 def table(text: str) -> str:
+    """Its first three lines have as many commas each."""
     lines = text.splitlines()[:3]
     if len(lines) == 3 and len({line.count(",") for line in lines}) == 1 and lines[0].count(","):
         return "it is a table (CSV). Hand in the .ipynb file."
@@ -168,6 +173,8 @@ def table(text: str) -> str:
 
 def no_text(data: bytes) -> str:
     """Bytes that are no text in any encoding."""
+    # Control characters, but for tabs and ends of lines: a tenth of them is no text. In UTF-16
+    # every # other byte of English is 0.
     start = data[:2000]
     odd = sum(byte < 9 or 13 < byte < 32 for byte in start)
     utf_16 = start.startswith((b"\xff\xfe", b"\xfe\xff", b"\x00\x00\xfe\xff")) or (
@@ -184,6 +191,7 @@ def plain_text(text: str) -> str:
     return ""
 
 
+# The surer a sign is, the earlier it is looked for: "it is text" comes last.
 RULES = (
     Rule("empty", of_bytes=empty),
     Rule("zip", of_bytes=packed),

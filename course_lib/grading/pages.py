@@ -43,6 +43,7 @@ code { overflow-wrap: anywhere; }
 @media print { body { margin: 0; } }
 """
 
+# The state of a lesson (`Standing.state`) → how the page says it; "checked" has words of its own
 STATES = {
     "not begun": "not begun",
     "begun": "begun, not checked",
@@ -50,9 +51,14 @@ STATES = {
     "given": "given: starts later",
     "unreadable": "cannot be read",
 }
-KNOWN = re.compile(
+STATEMENT = re.compile(
     r'<script type="application/json" id="statement">(.*?)</script>', flags=re.DOTALL
 )
+"""Where a certificate has its statement as JSON."""
+LAST_TRIES = 10
+"""So many tries stand on the page of progress."""
+LEAST_KEY = 16
+"""Bytes: a shorter key could be guessed."""
 UNSIGNED = '<p id="signature">Not signed.</p>'
 
 
@@ -103,7 +109,7 @@ def progress_page(progress: Progress, tries: Sequence[Try]) -> str:
         *(f"<p>{html.escape(note)}</p>" for note in progress.notes),
     ]
     if tries:
-        latest = sorted(tries, key=lambda each: each.moment)[-10:]
+        latest = sorted(tries, key=lambda each: each.moment)[-LAST_TRIES:]
         items = "\n".join(
             f"<li>{each.moment:%Y-%m-%d %H:%M} UTC, {html.escape(each.lesson)}: {points_of(each)}</li>"
             for each in reversed(latest)
@@ -113,10 +119,12 @@ def progress_page(progress: Progress, tries: Sequence[Try]) -> str:
 
 
 def points_of(earned: Standing | Try) -> str:
+    """'3 of 10'."""
     return phrase("{n} of {all}", n=f"{earned.points:g}", all=f"{earned.out_of:g}")
 
 
 def row_of(standing: Standing, tries: Sequence[Try]) -> str:
+    """A lesson's row of the table."""
     name = html.escape(standing.name)
     if standing.state == "checked":
         state = phrase("all points") if standing.done else phrase("points missing")
@@ -135,6 +143,7 @@ def row_of(standing: Standing, tries: Sequence[Try]) -> str:
 
 
 def next_of(progress: Progress) -> str:
+    """What comes next; HTML."""
     if progress.next is None:
         return phrase(
             "All of it is done: {command} writes a page that says so.",
@@ -214,14 +223,16 @@ def in_a_page(text: str) -> str:
 
 
 def signature(text: str, key: bytes) -> str:
+    """The keyed hash of a statement, in hexadecimal digits."""
     return hmac.new(key, text.encode(), hashlib.sha256).hexdigest()
 
 
 def statement_in(text: str, path: Path) -> Statement:
     """The statement that a page holds."""
-    match = KNOWN.search(text)
+    match = STATEMENT.search(text)
     try:
         fields: Any = json.loads(match[1]) if match else None
+        # (JSON has lists for tuples. Without a statement, None raises TypeError here.)
         fields |= {"lessons": tuple(fields["lessons"]), "given": tuple(fields["given"])}
         return Statement(**fields)
     except (ValueError, TypeError, KeyError):
@@ -241,6 +252,8 @@ def signed(text: str, key: bytes, path: Path) -> str:
 
 def is_signed(text: str, key: bytes, path: Path) -> bool:
     """Whether this page is just what the holder of the key signed."""
+    # Signed anew it must be the same page, letter by letter. The comparison takes as long for any
+    # other page, so that its time tells nothing about the signature.
     return hmac.compare_digest(signed(text, key, path).encode(), text.encode())
 
 
@@ -250,7 +263,7 @@ def key_in(path: Path) -> bytes:
         key = path.read_bytes().strip()
     except OSError as problem:
         raise CourseError(f"The key {path} cannot be read ({problem.strerror}).") from None
-    if len(key) < 16:
+    if len(key) < LEAST_KEY:
         raise CourseError(
             f"The key {path} is too short: `openssl rand -hex 32 > {path}` writes a good one. Keep it to yourself."
         )

@@ -31,12 +31,15 @@ class Pairs:
 
 
 def pairs(cells: list[Cell], base: dict[str, Cell], theirs: dict[str, Cell]) -> Pairs:
+    """Pair the cells of a copy with those of the exercise of today, `theirs`.
+
+    A name that is in `base` alone is that of a cell which the course has no longer."""
     course = {
         name: [side[name] for side in (base, theirs) if name in side] for name in base | theirs
     }
     names = named(cells, course)
     cell_pairs = Pairs()
-    behind: str | None = None
+    behind: str | None = None  # the last cell of the course so far
 
     for cell, name in zip(cells, names, strict=True):
         if name is not None and name in theirs and name not in cell_pairs.course:
@@ -60,6 +63,7 @@ def named(cells: list[Cell], course: Course) -> list[str | None]:
 
 
 def _by_grade_id(cells: list[Cell], course: Course, names: list[str | None]) -> None:
+    """Several cells may have one grade id: a copied or split one keeps it."""
     for place, cell in enumerate(cells):
         name = grading_metadata(cell).get("grade_id")
         if name in course:
@@ -67,12 +71,14 @@ def _by_grade_id(cells: list[Cell], course: Course, names: list[str | None]) -> 
 
 
 def _by_id(cells: list[Cell], course: Course, names: list[str | None]) -> None:
+    """By the cell's id, if no other cell has that name already."""
     for place, cell in enumerate(cells):
         if names[place] is None and cell.get("id") in course and cell.id not in names:
             names[place] = cell.id
 
 
 def _by_text(cells: list[Cell], course: Course, names: list[str | None]) -> None:
+    """The first cell that says what the course's cell says, or said before."""
     for name, versions in course.items():
         texts = {version.source.strip() for version in versions} - {""}
         if name in names:
@@ -84,6 +90,7 @@ def _by_text(cells: list[Cell], course: Course, names: list[str | None]) -> None
 
 
 def _by_description(cells: list[Cell], course: Course, names: list[str | None]) -> None:
+    """By what the cell defines, or by its heading: its text may have changed."""
     for place, cell in enumerate(cells):
         if names[place] is not None or not cell.source.strip():
             continue

@@ -26,7 +26,10 @@ from course_lib.viz.evaluator import run_extern, seen, starting_memory
 from course_lib.viz.pictures.lowering.loop_formulas import reads
 
 aten = torch.ops.aten
+MOST_NODES = 60
+"""A learner's scheduler is asked about graphs of at most so many nodes."""
 Names = dict[str, Any]
+"""What the cells of an exercise define."""
 Stages = dict[str, Any]
 """Stage → what the pipeline has there: the fields of `Pipeline`, and "check" and "resume"."""
 
@@ -35,14 +38,19 @@ class NotAsked(Exception):
     """The exercise did not ask for this: ours does it."""
 
 
+# ---- a function for each part: from the answers' names, and the stages so far, to its stage ------
+
+
 def interpreter(names: Names, stages: Stages) -> Any:
     return names["MyInterpreter"]
 
 
 def resume_function(names: Names, stages: Stages) -> Any:
+    """The exercise asks for functions without a closure, with nothing on the stack."""
+
     def make_resume(code: Any, offset: int, stack: Any, unbound: Any) -> Any:
         if stack or unbound or code.co_cellvars or code.co_freevars:
-            return stages["resume"](code, offset, stack, unbound)  # the exercise asks for less
+            return stages["resume"](code, offset, stack, unbound)
         new = names["make_resume"](code, offset)
         return resume.Resume(
             code, offset, new, new.replace(), (), len(new.co_code) - len(code.co_code)
@@ -52,6 +60,8 @@ def resume_function(names: Names, stages: Stages) -> Any:
 
 
 def guard_check(names: Names, stages: Stages) -> Any:
+    """Our `Check`, whose function the answer makes."""
+
     class MyCheck(Check):
         def __init__(self, guards: Any, parameters: Any, name: str = "frame") -> None:
             super().__init__(guards, parameters, name)
@@ -73,12 +83,14 @@ def joint_graph(names: Names, stages: Stages) -> Any:
 
 
 def cut(names: Names, stages: Stages) -> Any:
+    """The exercise gives `halves`, which cuts a graph when it is told what to keep."""
     return lambda joint, may_recompute: names["halves"](
         joint, names["what_to_keep"](joint, may_recompute)
     )
 
 
 def rule(names: Names, stages: Stages) -> Any:
+    """The cut as it is, with the answer in the place of `may_recompute`."""
     return lambda joint, may_recompute: stages["partition"](joint, names["frugal"])
 
 
@@ -94,9 +106,10 @@ def scheduler(names: Names, stages: Stages) -> Any:
     """`fuse_all` says what may be one kernel, the stage `fuse` what else must hold."""
 
     def schedule(loops: LoopGraph, fuse: Any) -> Schedule:
-        if len(loops.nodes) > 60:
-            raise NotAsked("a graph of more than 60 nodes would take it minutes")
+        if len(loops.nodes) > MOST_NODES:
+            raise NotAsked(f"a graph of more than {MOST_NODES} nodes would take it minutes")
         kernels = names["fuse_all"](*names["facts"](loops), names["fits"])
+        # Buffer → the number of the kernel that writes it
         home = {
             name: n for n, kernel in enumerate(kernels) for work in kernel for name in work.writes
         }
@@ -113,6 +126,8 @@ def scheduler(names: Names, stages: Stages) -> Any:
 
 
 def planner(names: Names, stages: Stages) -> Any:
+    """The answer says where buffers lie and when they are freed; that is all a program needs."""
+
     def plan(schedule: Schedule, loops: LoopGraph) -> MemoryPlan:
         learners_plan = names["my_plan"](schedule, loops)
         return MemoryPlan(learners_plan.place, learners_plan.free_after)
@@ -138,6 +153,7 @@ def builder(names: Names, stages: Stages) -> Any:
     def build(loops: LoopGraph, schedule: Schedule, plan: MemoryPlan, codegen: str) -> Any:
         if any(buffer.device.type != "cpu" for buffer in loops.buffers.values()):
             raise NotAsked("it writes C++ for a CPU")
+        # (the kernel's name, "" for a library call; the kernel; its arguments)
         steps: list[Any] = []
         sources: dict[str, str] = {}
 
@@ -168,7 +184,8 @@ def runs(
     A buffer lives where the plan says, unless that is in place or somebody's input."""
 
     def run(*inputs: Any) -> tuple[Any, ...]:
-        memory, claimed_homes = starting_memory(loops, inputs), set()
+        memory = starting_memory(loops, inputs)
+        claimed_homes = set()  # buffers that have memory of their own
         for name, kernel, arguments in steps:
             if isinstance(kernel, ExternKernel):
                 run_extern(kernel, memory)

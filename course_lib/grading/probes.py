@@ -1,5 +1,5 @@
-"""What the grader puts around the cells of a notebook that is marked: the keeper, and looks whether
-anything was tampered with.
+"""What the grader puts around the cells of a notebook that is marked: the keeper, and probes, which
+find out whether anything was tampered with.
 
 In:  a notebook that is about to be marked. Out: the same with cells of the grader between its
 cells; afterwards, for each checks cell, a complaint or "", and which names of the learner's hide
@@ -7,11 +7,11 @@ names of Python or of the course.
 
 Before each cell `keeper` takes a step: the course's cells find the course's names and switches.
 That is no tampering. But a learner's answer shares a process with the checks. It could replace
-`check_close` by a function that never fails, or `course_lib`'s own stage by eager. A probe does
-what must fail and looks whether it does, looks whether the names that the keeper put back were
-replaced while the checks ran, and takes a fingerprint of the library's code. It answers by raising:
-an answer nobody sees otherwise. (Who rewrites IPython itself could forge this too: marks that
-decide something deserve a look.)
+`check_close` by a function that never fails, or `course_lib`'s own stage by eager. So a probe makes
+calls that must fail, and tests that they do; it tests that the names which the keeper put back were
+not replaced while the checks ran; and it takes a fingerprint of the library's code. It answers by
+raising an error, which no code of the learner's can see. (A learner who rewrites IPython itself
+could forge that, too. So where marks decide something, a teacher should look at the notebooks.)
 """
 
 from __future__ import annotations
@@ -33,10 +33,12 @@ from .names import Bound, bound, closure, meanings, needed, read_as_data
 from .notebooks import Notebook, is_checks
 from .runner import CellRun
 
-# What stands between the cells, as text. The kernel runs both files in one namespace.
+# The files whose text is sent into the kernel, which runs both in one namespace: what stands
+# between # the cells.
 KEEPER = [Path(__file__).with_name(name) for name in ("switches.py", "keeper.py")]
 
-# The first cell: nothing of the learner's has run.
+# The first cell: nothing of the learner's has run. All happens in a function whose name nobody can
+# guess (`nonce`), so that no name is left behind, and the keeper is put into a module of that name.
 SETUP = """
 def {nonce}():
     import sys, types
@@ -54,12 +56,13 @@ def {nonce}():
 del {nonce}
 """
 
-# `import` finds `__import__` without the notebook's names
+# `import` finds the module whatever the notebook's names say: it needs none of them.
 STEP = """
 import {nonce}
 {nonce}.keeper.take({step!r})
 """
 
+# A probe: `PROBE` runs with names of its own, by Python's own `exec`.
 LOOK = """
 import builtins as {nonce}
 {nonce} = {nonce}.exec({nonce}.compile({source!r}, "<probe>", "exec"), {{"nonce": "{nonce}"}})
@@ -72,6 +75,7 @@ import {nonce}
 """
 
 
+# The fields of `Look`, as JSON behind the nonce in the text of an error
 PROBE = """
 import hashlib, json, sys, types
 import torch
@@ -163,7 +167,7 @@ class Probes:
         """Why the verdict about the checks cell `index` cannot be trusted, or "".
 
         What an earlier probe saw holds on."""
-        clean = self._answer(runs[1])
+        clean = self._answer(runs[1])  # the first probe, behind the set-up
         for checks in sorted(self.looks):
             if checks > index:
                 break
@@ -230,7 +234,9 @@ def with_probes(nb: Notebook) -> Probes:
     plan = Plan(nb)
     sources = [path.read_text(encoding="utf-8") for path in KEEPER]
     setup = SETUP.format(nonce=nonce, sources=sources, habits=plan.habits)
-    cells, places, looks = [new_code_cell(setup), new_code_cell(look)], [], {}
+    cells = [new_code_cell(setup), new_code_cell(look)]
+    places = []
+    looks = {}
 
     for index, cell in enumerate(nb.cells):
         if cell.cell_type != "code":
@@ -260,6 +266,7 @@ class Plan:
     """What the keeper is told of each cell, all from the text of the notebook."""
 
     def __init__(self, nb: Notebook) -> None:
+        # The code cells by their numbers, and what the course's names are made of
         self.code = {n: cell for n, cell in enumerate(nb.cells) if cell.cell_type == "code"}
         self.order = list(self.code)
         self.meaning = meanings([c.source for c in self.code.values() if role_of(c) in COURSE])
@@ -288,6 +295,7 @@ class Plan:
         return {"ended": ended, "comes": comes, "needs": needs}
 
     def ended(self, cell: Any) -> list[Any]:
+        """The fields of the keeper's `Ended`."""
         names: Bound = bound(cell.source)
         number = marking(cell).get("number", 0)
         return [role_of(cell), number, sorted(names.names), sorted(names.defined)]

@@ -22,9 +22,10 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Signed:
-    """What a platform's name says.
+    """What a platform's name says; "" for what it does not say.
 
-    `number` tells two students of one name apart; a larger `attempt` is a newer one."""
+    `number` tells two students of one name apart; a larger `attempt` is a newer one. `rest`: the
+    name that the student's file had."""
 
     platform: str
     student: str
@@ -37,7 +38,7 @@ class Signed:
 @dataclass(frozen=True)
 class Platform:
     """How one platform names files: groups `who`, and where there are some `id`, `nr`, `when`,
-    `late`, `rest`."""
+    `late`, `rest`; `note` in place of `rest` for what was typed into a form."""
 
     name: str
     pattern: str
@@ -69,6 +70,7 @@ def signed(name: str) -> Signed | None:
 
 
 def _signed(platform: str, groups: dict[str, str]) -> Signed:
+    """From the groups of a platform's pattern. Only Canvas and Blackboard tell attempts apart."""
     rest = groups.get("rest", "") or groups.get("note", "")
     attempt: tuple[int, ...] = ()
     if platform == "Canvas":
