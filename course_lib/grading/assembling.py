@@ -237,7 +237,7 @@ def placed(matched_cells: list[Found], reference: Notebook) -> dict[str, list[Ce
         behind = next((other.key for other in matched_cells[n + 1 :] if other.key), None)
         home = key_before
         # The course's cells before and behind it have changed places since: it goes before
-        # `behind`, # that is, after the cell before that. (`keys` begins with "", so its place is
+        # `behind`, that is, after the cell before that. (`keys` begins with "", so its place is
         # one less.)
         if (
             behind is not None

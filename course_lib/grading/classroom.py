@@ -334,7 +334,7 @@ def executor(job: Job) -> Iterator[Runs]:
     cluster = LocalCluster(**local) if job.scheduler == "local" else None
 
     # A mark is no function of the arguments alone (`pure`): Dask must not keep it for the next
-    # time. # A worker may die of one submission: it is tried once more on another.
+    # time. A worker may die of one submission: it is tried once more on another.
     with Client(cluster or job.scheduler) as client:
         try:
             yield lambda work: results(

@@ -239,8 +239,8 @@ class Keeper:
             return False
 
         # So it is with a variable of this name that the learner sets and reads: `sum = 0`, and in
-        # an # answer `sum + x`. One that is only set was a slip, and answers that call `sum(xs)`
-        # mean the # builtin.
+        # an answer `sum + x`. One that is only set was a slip, and answers that call `sum(xs)`
+        # mean the builtin.
         is_variable = name in habits.assigns and name in habits.reads_as_data
         return not is_variable
 

@@ -28,7 +28,7 @@ from .reader import read_notebook
 BEGIN_SOLUTION, END_SOLUTION = "BEGIN SOLUTION", "END SOLUTION"
 BEGIN_HIDDEN, END_HIDDEN = "BEGIN HIDDEN TESTS", "END HIDDEN TESTS"
 # What stays of a cell's metadata in a stored notebook (`tidy`): what the course or nbgrader uses.
-# The # rest is what editors note about one window (is the cell folded?), and would be a change each
+# The rest is what editors note about one window (is the cell folded?), and would be a change each
 # time.
 _KEPT_METADATA = ("deletable", "editable", "jupyter", "nbgrader", "slideshow", "tags")
 KERNELSPEC = {"display_name": "Course (torch.compile)", "language": "python", "name": "course"}

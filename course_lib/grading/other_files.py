@@ -174,7 +174,7 @@ def table(text: str) -> str:
 def no_text(data: bytes) -> str:
     """Bytes that are no text in any encoding."""
     # Control characters, but for tabs and ends of lines: a tenth of them is no text. In UTF-16
-    # every # other byte of English is 0.
+    # every other byte of English is 0.
     start = data[:2000]
     odd = sum(byte < 9 or 13 < byte < 32 for byte in start)
     utf_16 = start.startswith((b"\xff\xfe", b"\xfe\xff", b"\x00\x00\xfe\xff")) or (

@@ -34,7 +34,7 @@ from .notebooks import Notebook, is_checks
 from .runner import CellRun
 
 # The files whose text is sent into the kernel, which runs both in one namespace: what stands
-# between # the cells.
+# between the cells.
 KEEPER = [Path(__file__).with_name(name) for name in ("switches.py", "keeper.py")]
 
 # The first cell: nothing of the learner's has run. All happens in a function whose name nobody can

@@ -108,7 +108,8 @@ class Progress:
         lines = [*map(str, self.lessons), "", sum_of_points, *self.notes]
         if self.next is None:
             return "\n".join([*lines, phrase("You have done all of it.")])
-        copy, lesson = f"work/{self.next.name}.ipynb", lesson_in_language(self.next.name)
+        copy = f"work/{self.next.name}.ipynb"
+        lesson = lesson_in_language(self.next.name)
         return "\n".join([*lines, phrase("Next: {lesson}, then {copy}", lesson=lesson, copy=copy)])
 
 
@@ -242,7 +243,8 @@ def remembered(root: Path) -> Memory:
 
 def _file(root: Path) -> Path:
     """Where it is remembered; the file of an old clone, until there is a new one."""
-    new, old = work_folder(root) / "progress.json", root / "exercises" / "progress.json"
+    new = work_folder(root) / "progress.json"
+    old = root / "exercises" / "progress.json"
     if old.exists() and not new.exists():
         return old
     return new
@@ -267,6 +269,7 @@ def _memory(content: Any) -> Memory | None:
 
 
 def _is_known(about: Any) -> bool:
+    """Whether this is what a check left of a lesson: points, and the digest of the answers."""
     return (
         isinstance(about, dict)
         and isinstance(about.get("points"), int | float)
@@ -275,6 +278,7 @@ def _is_known(about: Any) -> bool:
 
 
 def _counts_as_none(path: Path, why: str) -> str:
+    """The sentence for the learner about a file that is not used."""
     return phrase(
         "What checks found before is not known: {file} counts as none, for {why}.",
         file=f"{path.parent.name}/{path.name}",
@@ -283,6 +287,7 @@ def _counts_as_none(path: Path, why: str) -> str:
 
 
 def _keep(root: Path, memory: Memory) -> None:
+    """Write what is remembered. A file that counted as none is put aside first."""
     path = work_folder(root) / "progress.json"
     file_before = writing.Seen.of(path)
     if memory.problem and file_before.data is not None:

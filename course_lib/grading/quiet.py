@@ -30,6 +30,7 @@ class Quiet:
         self.requests: set[str] = set()
 
     def before_cell(self, info: Any) -> None:
+        """Note the request that is about to run, if its cell checks an answer."""
         if CHECKS.search(info.raw_cell or ""):
             self.requests.add(self.kernel.get_parent()["header"]["msg_id"])
 

@@ -35,11 +35,22 @@ LARGEST_FILE = 256 << 20  # bytes of a file that is opened at all
 _ID = re.compile(r"[A-Za-z0-9_-]{1,64}")
 _KNOWN_TYPES = ("code", "markdown", "raw")
 
-# what format 4 says of entries of the metadata; others may be anything
-_METADATA: dict[str, type] = {"kernelspec": dict, "language_info": dict, "title": str}
-_METADATA |= {"authors": list, "orig_nbformat": int}
-_CELL_METADATA: dict[str, type] = {"collapsed": bool, "tags": list, "name": str, "format": str}
-_CELL_METADATA |= {"jupyter": dict, "execution": dict}
+# What format 4 says of entries of the metadata; others may be anything.
+_METADATA: dict[str, type] = {
+    "kernelspec": dict,
+    "language_info": dict,
+    "title": str,
+    "authors": list,
+    "orig_nbformat": int,
+}
+_CELL_METADATA: dict[str, type] = {
+    "collapsed": bool,
+    "tags": list,
+    "name": str,
+    "format": str,
+    "jupyter": dict,
+    "execution": dict,
+}
 
 # what a byte order mark at the start of a file says; the longer ones first
 _MARKS = (
@@ -86,6 +97,7 @@ def notebook_from(data: bytes, name: str, outputs: bool = False) -> Notebook:
 
 
 def too_large(size: int, limit: int) -> str:
+    """Why a notebook of this size is not read, and what to do."""
     if limit == LARGEST:
         return (
             f"without its outputs it is larger than {limit >> 20} MiB ({size >> 20} MiB). "
@@ -160,6 +172,7 @@ def broken_at(error: json.JSONDecodeError) -> tuple[str, str]:
     """Where the JSON ends too early or goes wrong."""
     end = len(error.doc.rstrip())
     lines = error.doc.count("\n", 0, end) + 1
+    # An error in the last letters (a `true` that is not whole, a comma) is the end that is missing.
     if error.msg.startswith("Unterminated string") or end - error.pos <= 6:
         why = (
             f"it is cut short at line {lines}: the end of the file is not there. "
@@ -283,9 +296,11 @@ def give_ids(cells: list[dict[str, Any]]) -> None:
 
     for index, cell in enumerate(cells):
         if cell["id"] is None:
-            new, n = f"given-id-{index}", 0
+            new = f"given-id-{index}"
+            tries = 0
             while new in used_ids:
-                new, n = f"given-id-{index}-{n}", n + 1
+                new = f"given-id-{index}-{tries}"
+                tries += 1
             cell["id"] = new
             used_ids.add(new)
 

@@ -28,10 +28,14 @@ from .names import bound, tree_of
 from .notebooks import Notebook
 from .runner import CellRun, Limits
 
-LONGEST = 4000  # letters of a reason
-LONGEST_ERROR = (
-    600  # of these, the error's own: a tensor among its words would leave no room for the rest
-)
+LONGEST = 4000
+"""Letters of a reason."""
+
+LONGEST_ERROR = 600
+"""Of these, the error's own: a tensor among its words would leave no room for the rest."""
+
+_LONGEST_LINE = 60
+"""Letters of a line of the learner's that is quoted within a sentence."""
 
 OVER_A_LIMIT = {
     "time": "It ran longer than {seconds} seconds and was stopped. Is there a loop that never ends?",
@@ -66,6 +70,7 @@ def how_it_ended(run: CellRun, limits: Limits) -> str:
 
 
 def shortened(message: str) -> str:
+    """The message as far as a reason may go."""
     if len(message) <= LONGEST:
         return message
     return f"{message[:LONGEST]} …"
@@ -146,6 +151,7 @@ def check_failed(case: Case) -> str:
 
 
 def limit_passed(case: Case) -> str:
+    """The limit that stopped the checks cell itself."""
     if case.run.outcome in OVER_A_LIMIT:
         return how_it_ended(case.run, case.limits)
     return ""
@@ -313,7 +319,7 @@ def whose(case: Case, name: str) -> str:
                 owned = "`{name}` is your function from cell {n} (`{line}`): give it another name."
             else:
                 owned = "`{name}` is your variable from cell {n} (`{line}`): give it another name."
-            return phrase(owned, name=name, n=number, line=line[:60])
+            return phrase(owned, name=name, n=number, line=line[:_LONGEST_LINE])
         if names.star:
             lines = ", ".join(f"`from {module} import *`" for module in names.star)
             return phrase(
@@ -372,6 +378,7 @@ def what_the_check_did(case: Case) -> str:
 
 
 def as_it_ended(case: Case) -> str:
+    """The error as it is: the rule that always has something to say."""
     return how_it_ended(case.run, case.limits) or phrase("It failed without a word.")
 
 
@@ -379,6 +386,7 @@ def as_it_ended(case: Case) -> str:
 
 
 def missing_name(run: CellRun) -> str:
+    """The name that a NameError speaks of; '' for another error."""
     match = None
     if run.ename == "NameError":
         match = _NOT_DEFINED.search(run.evalue)

@@ -20,7 +20,9 @@ from .kernel import Limits as Limits
 from .notebooks import Notebook
 from .sandbox import Sandbox
 
-_MAX_RESTARTS = 4
+_MOST_KERNELS = 4
+"""For one notebook, with the first one. One that kills more of them would go on doing so, and each
+death may take a cell's whole time."""
 
 
 def run_notebook(
@@ -40,7 +42,7 @@ def run_notebook(
     ]
     deadline = time.monotonic() + limits.total_seconds
     run_of_cell: dict[int, CellRun] = {}
-    for _ in range(_MAX_RESTARTS):
+    for _ in range(_MOST_KERNELS):
         with Kernel(folder, limits, sandbox) as kernel:
             if not _run_until_death(kernel, cells, run_of_cell, deadline, tell):
                 break

@@ -28,10 +28,27 @@ from pathlib import Path
 
 from .errors import CourseError
 
-FILE_BYTES = 1 << 30  # the largest single file
-# what fits into the kernel's own /tmp, and into /dev/shm: both are memory
+FILE_BYTES = 1 << 30
+"""The largest single file."""
+
 SCRATCH_BYTES = 256 << 20
-SPARE_PROCESSES = 256  # processes and threads beside those the account has already
+"""What fits into the kernel's own /tmp, and into /dev/shm: both are memory."""
+
+SPARE_PROCESSES = 256
+"""Processes and threads beside those the account has already."""
+
+_LONGEST_SOCKET_PATH = 107
+"""Bytes of a socket's path that Linux allows."""
+
+_SOCKET_BELOW = 34
+"""Bytes of it that come behind the folder for temporary files: `/cgPID-NAME/kNAME/s-1`."""
+
+_ABANDONED_SECONDS = 3600
+"""A control group this old was left by a grader that was killed."""
+
+_SECONDS_TO_DIE = 10
+"""How long killed processes are waited for."""
+
 WALLS = (
     "bwrap",
     *"--unshare-all --die-with-parent --new-session --ro-bind / / --dev /dev --proc /proc".split(),
@@ -164,14 +181,11 @@ def closed_folders() -> list[Path]:
 
 def short_place() -> Path:
     """The folder for temporary files, or another one if its path is too long for the sockets below
-    it.
-
-    The path of a socket may have 107 bytes; behind this folder come `/cgPID-NAME/kNAME/s-1`.
-    """
-    behind = 34
+    it."""
     default_folder = Path(tempfile.gettempdir())
     for place in (default_folder, Path("/tmp"), Path("/var/tmp"), Path("/dev/shm")):
-        if len(os.fsencode(place)) + behind <= 107 and os.access(place, os.W_OK):
+        path_bytes = len(os.fsencode(place)) + _SOCKET_BELOW
+        if path_bytes <= _LONGEST_SOCKET_PATH and os.access(place, os.W_OK):
             return place
     raise CourseError(
         f"The path of temporary files is too long for sockets: {default_folder}. Set TMPDIR to a folder with a short path."
@@ -194,18 +208,21 @@ def pen() -> Iterator[Path | None]:
 
 
 def _new_pen() -> Path | None:
+    """A new control group, or None where none can be made."""
     for groups in CONTROL_GROUPS:
-        for left in groups.glob("course-*"):  # by a grader that was killed
+        for left in groups.glob("course-*"):
             with suppress(OSError):
-                if time.time() - left.stat().st_mtime > 3600:
+                if time.time() - left.stat().st_mtime > _ABANDONED_SECONDS:
                     left.rmdir()  # if nothing runs in it
-        switch, control_group = (
-            groups / "cgroup.subtree_control",
-            groups / f"course-{uuid.uuid4().hex}",
-        )
+
+        # Version 2 counts processes in the groups below only where that is switched on. (It is read
+        # first: where the file is missing, writing would make one in an ordinary folder.)
+        switch = groups / "cgroup.subtree_control"
         with suppress(OSError):
             switch.read_text()
             switch.write_text("+pids")
+
+        control_group = groups / f"course-{uuid.uuid4().hex}"
         try:
             control_group.mkdir()
             # In a control group the kernel makes this file; in an ordinary folder it is missing,
@@ -221,8 +238,8 @@ def _new_pen() -> Path | None:
 
 
 def empty(group: Path) -> None:
-    """Kill all that runs in a control group, and wait until it is gone, ten seconds at most."""
-    end = time.monotonic() + 10
+    """Kill all that runs in a control group, and wait until it is gone (or `_SECONDS_TO_DIE`)."""
+    end = time.monotonic() + _SECONDS_TO_DIE
     with suppress(OSError):
         while time.monotonic() < end:
             numbers = (group / "cgroup.procs").read_text().split()

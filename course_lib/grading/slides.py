@@ -25,8 +25,15 @@ from nbformat.v4 import new_markdown_cell
 from .notebooks import Cell, CourseError, Notebook, read
 
 HERE = Path(__file__).with_name("deck")
-LEAD = 300  # characters of prose on one slide
-MOST_ITEMS, MOST_ROWS, MOST_LINES = 6, 12, 18  # of a list, a table, a block of code
+# What one slide holds: characters of prose, items of a list, rows of a table, lines of code.
+LEAD = 300
+MOST_ITEMS = 6
+MOST_ROWS = 12
+MOST_LINES = 18
+
+_FRAME_LINES = 2
+"""Lines that are no row and no code: a table's head and the rule below it, the two fences."""
+
 KEPT = ("dist/reveal.js", "dist/reveal.css", "plugin/notes/notes.js", "LICENSE")
 SENTENCE_END = re.compile(r"(?<=[.!?:])\s+(?=[A-Z`*\[“\"])")
 DETAILS = re.compile(r"<details>\s*<summary>(.*?)</summary>(.*?)</details>", re.DOTALL)
@@ -55,13 +62,16 @@ def make_slides(notebooks: list[Path], out: Path) -> list[Path]:
 
     for name in ("deck.css", "deck.js"):
         shutil.copyfile(HERE / name, out / name)
-    pages, titles = [], []
 
+    pages: list[Path] = []
+    titles: list[str] = []
     for path in notebooks:
         nb = read(path)
-        pages.append(out / f"{path.stem}.html")
-        titles.append(title_of(nb))
-        pages[-1].write_text(as_page(planned(nb), titles[-1]), encoding="utf-8")
+        page = out / f"{path.stem}.html"
+        title = title_of(nb)
+        page.write_text(as_page(planned(nb), title), encoding="utf-8")
+        pages.append(page)
+        titles.append(title)
 
     (out / "index.html").write_text(index(pages, titles), encoding="utf-8")
 
@@ -112,6 +122,7 @@ def as_page(nb: Notebook, title: str) -> str:
 
 
 def index(pages: list[Path], titles: list[str]) -> str:
+    """The page that leads to each lesson's slides."""
     links = "\n".join(
         f'<li><a href="{page.name}">{html.escape(title)}</a></li>'
         for page, title in zip(pages, titles, strict=True)
@@ -120,6 +131,7 @@ def index(pages: list[Path], titles: list[str]) -> str:
 
 
 def title_of(nb: Notebook) -> str:
+    """The heading that the notebook begins with."""
     match = None
     if nb.cells:
         match = re.search(r"(?m)^# (.+)$", nb.cells[0].source)
@@ -190,12 +202,16 @@ class Deck:
             self.waiting_notes = []
 
     def prose(self, cell: Cell, own_type: str) -> None:
+        """Put a cell of prose on slides: a new one from each heading on."""
         for n, part in enumerate(sections(cell.source)):
             heading = re.match(r"(#{1,3}) +(.+)\n?", part)
             split = divided(part[heading.end() :] if heading else part)
-            shown, slide_type = split.shown, "-"
+            shown = split.shown
+            slide_type = "-"
             if heading:
-                level, slide_type = len(heading[1]), "slide" if len(heading[1]) < 3 else "-"
+                level = len(heading[1])
+                # (a slide below another was begun by the cell that says where it is)
+                slide_type = "slide" if level < 3 else "-"
                 self.where = self.where[:1] if level == 3 else []
                 self.begin("subslide" if level == 3 else "slide")
                 self.where.append(heading[2])
@@ -210,6 +226,7 @@ class Deck:
                 self.waiting_notes.append(split.said)
 
     def code(self, cell: Cell, own_type: str) -> None:
+        """Put a cell of code and its outputs on a slide; one that only sets up is left out."""
         if (
             own_type == "-"
             and not cell.outputs
@@ -254,7 +271,8 @@ def answer_of(source: str) -> str:
 
 def sections(text: str) -> list[str]:
     """Prose cut before each heading; a comment in fenced code is none."""
-    sections_so_far, fenced = [""], False
+    sections_so_far = [""]
+    fenced = False
     for line in text.splitlines(keepends=True):
         fenced ^= line.lstrip().startswith("```")
         if re.match(r"#{1,3} ", line) and not fenced:
@@ -268,10 +286,11 @@ def divided(text: str) -> Split:
 
     Questions whose answers are folded are shown, their answers said."""
     whole = DETAILS.sub(lambda found: f"**{found[1].strip()}**\n\n{found[2].strip()}", text).strip()
-    shown, prose = [], 0
-
+    shown: list[str] = []
+    prose = 0  # characters of it that are shown
     for block in blocks(DETAILS.sub(asked, text)):
         on_slide = shortened(block)
+        # A list, a table, a picture, a quotation or code has limits of its own (`shortened`).
         if re.match(r"[|>\-*\d`<!]", on_slide):
             shown.append(on_slide)
         elif on_slide and prose < LEAD:
@@ -305,7 +324,8 @@ def link_of(link: re.Match[str]) -> str:
 
 def blocks(text: str) -> list[str]:
     """Paragraphs, lists, tables and fenced code, apart."""
-    blocks_so_far, fenced = [""], False
+    blocks_so_far = [""]
+    fenced = False
     for line in text.strip().splitlines():
         fenced ^= line.lstrip().startswith("```")
         if line.strip() or fenced:
@@ -319,11 +339,11 @@ def shortened(block: str) -> str:
     """A block as it fits on a slide; empty if it does not."""
     lines = block.splitlines()
     if block.startswith("|"):
-        if len(lines) <= MOST_ROWS + 2:
+        if len(lines) <= MOST_ROWS + _FRAME_LINES:
             return block
         return ""
     if block.startswith("```"):
-        if len(lines) <= MOST_LINES + 2:
+        if len(lines) <= MOST_LINES + _FRAME_LINES:
             return block
         return ""
     if re.match(r"(-|\*|\d+\.) ", block):
