@@ -55,8 +55,9 @@ def own_symbols(
 def elements_lie_apart(fake: torch.Tensor) -> bool:
     """True if no two elements lie at one place. The answer becomes a guard.
 
-    Each step must be longer than what all shorter steps reach together. Parts of larger tensors are
-    so; a few tensors that are not have no overlap either, and count as overlapping here.
+    Each step must be at least as long as what all shorter steps span together. Parts of larger
+    tensors are so; a few tensors that are not have no overlap either, and count as overlapping
+    here.
     """
     dimensions: list[tuple[Any, Any]] = []
     for size, stride in zip(fake.shape, fake.stride(), strict=True):
@@ -65,11 +66,12 @@ def elements_lie_apart(fake: torch.Tensor) -> bool:
             dimensions.append((stride, size))
     dimensions.sort(key=lambda each: int(value_at_this_call(each[0])))
 
-    reach: Any = 0
+    # The places from the first to the last element along the dimensions so far
+    span: Any = 1
     for stride, size in dimensions:
-        if not stride > reach:
+        if not stride >= span:
             return False
-        reach = reach + (size - 1) * stride
+        span = span + (size - 1) * stride
     return True
 
 
