@@ -54,6 +54,15 @@ def storages(values: Any) -> dict[int, torch.UntypedStorage]:
         return {memory._cdata: memory for memory in memories}
 
 
+def owner_of(function: Any) -> Any:
+    """What a method is bound to; None for what is no method.
+
+    A class is not asked: its metaclass may have a `__getattr__`."""
+    if issubclass(type(function), type):
+        return None
+    return getattr(function, "__self__", None)
+
+
 def name_of(function: Any, exact: bool = False) -> str:
     """How a user would write the function; `exact`: what Python's own messages call it."""
     if not exact and type(function).__module__ == "builtins":

@@ -11,6 +11,8 @@ import torch
 from scenarios import check, collect, tried
 from torch import nn
 
+import course_lib as cl
+
 SCENARIOS, scenario = collect()
 ones = lambda: torch.ones(3)
 
@@ -836,3 +838,37 @@ def kinds_of_things(c):
 @pytest.mark.parametrize("name", SCENARIOS)
 def test_classes(name):
     check(SCENARIOS[name])
+
+
+ASKED: list[str] = []
+
+
+class Asks(type):
+    """Notes what a class of it is asked for, and does not have."""
+
+    def __getattr__(cls, name):
+        ASKED.append(name)
+        raise AttributeError(name)
+
+
+class Made(metaclass=Asks):
+    def __init__(self, x):
+        self.x = x
+
+
+def of_made(x):
+    return Made(x).x * 2
+
+
+def of_absent(x):
+    return x + hasattr(Made, "absent")
+
+
+@pytest.mark.parametrize("program", [of_made, of_absent])
+def test_a_metaclass_is_asked_only_for_what_the_program_asks(program):
+    answers = []
+    for function in (program, cl.compile(program, backend="eager")):
+        ASKED.clear()
+        values = [function(torch.ones(1)).item() for _ in range(2)]
+        answers.append((values, list(ASKED)))
+    assert answers[0] == answers[1]

@@ -57,6 +57,37 @@ case("written by an index without dimensions", lambda compile: written(compile, 
 case("written by a list of indices", lambda compile: written(compile, [1]))
 
 
+# On a CPU each step of a half is rounded, and so is a bound: 1 - 1e-6 is 1.
+probabilities = torch.tensor([0.0, 1.0, 0.5, 0.3, 1e-4, 2.0, -1.0, torch.nan, 0.999])
+for dtype in (torch.float16, torch.bfloat16, torch.float32):
+    for eps in (None, 1e-6, 1e-3):
+        case(
+            f"logit of {dtype} within {eps}",
+            lambda compile, dtype=dtype, eps=eps: compile(lambda x: torch.logit(x, eps))(
+                probabilities.to(dtype)
+            ),
+        )
+
+
+# Random integers with no upper bound reach to the largest of the dtype.
+for dtype in (
+    torch.uint8,
+    torch.int32,
+    torch.float16,
+    torch.bfloat16,
+    torch.float32,
+    torch.float64,
+):
+    for backend in ("aot_eager", "inductor"):
+        case(
+            f"random {dtype} from 2 on, {backend}",
+            lambda compile, dtype=dtype: compile(lambda x: x.clone().random_(2, None))(
+                torch.zeros(9, dtype=dtype)
+            ),
+            backend=backend,
+        )
+
+
 @pytest.mark.parametrize("name", case.names)
 def test_special_numbers_are_as_in_eager(name):
     case.check(name)

@@ -27,7 +27,7 @@ from course_lib.capture.classes import is_a
 from course_lib.capture.sources import Unsupported
 from course_lib.capture.stand_ins.kinds import BY_IDENTITY
 from course_lib.capture.symbolic_numbers import concrete
-from course_lib.capture.values import has_tensor, name_of
+from course_lib.capture.values import has_tensor, name_of, owner_of
 from course_lib.frames import newer
 
 if TYPE_CHECKING:
@@ -84,7 +84,7 @@ def is_safe_type(cls: type) -> bool:
 
 def run_builtin(it: Machine, function: Any, args: list[Any], kwargs: dict[str, Any]) -> Any:
     """Run a callable written in C, now."""
-    target: Any = getattr(function, "__self__", None)
+    target: Any = owner_of(function)
     owner = getattr(function, "__objclass__", None)
     if owner is torch._C.TensorBase or is_a(target, torch.Tensor):
         return it.native(function, *args, **kwargs)  # the recorder hears of it
@@ -111,7 +111,7 @@ def run_builtin(it: Machine, function: Any, args: list[Any], kwargs: dict[str, A
 
 def module_of(function: Any) -> Any:
     """The module that a builtin belongs to."""
-    target: Any = getattr(function, "__self__", None)
+    target: Any = owner_of(function)
     if is_a(target, types.ModuleType):
         return target.__name__
     return getattr(function, "__module__", None)
@@ -123,7 +123,7 @@ def touches_only_arguments(it: Machine, function: Any) -> bool:
     if is_builtin and (function in FACTS or function in SAFE_FUNCTIONS):
         return True
 
-    target: Any = getattr(function, "__self__", None)
+    target: Any = owner_of(function)
     if target is not None and not is_a(target, types.ModuleType):
         return is_safe_method(it, function, target)
 
@@ -174,7 +174,7 @@ def check_argument(it: Machine, function: Any, arg: Any) -> None:
 
 def is_format(function: Any) -> bool:
     """`format(value, spec)`, or `"...".format(...)`?"""
-    of_text = type(getattr(function, "__self__", None)) is str and function.__name__ == "format"
+    of_text = type(owner_of(function)) is str and function.__name__ == "format"
     return function is format or of_text
 
 

@@ -17,7 +17,7 @@ import torch
 
 from course_lib.capture.calls.builtins import is_safe_type
 from course_lib.capture.calls.callbacks import with_callbacks
-from course_lib.capture.classes import functions_of, is_a, is_users, member_of
+from course_lib.capture.classes import MISSING, functions_of, is_a, is_users, member_of
 from course_lib.capture.sources import Unsupported
 
 if TYPE_CHECKING:
@@ -28,7 +28,7 @@ def construct(it: Machine, cls: type, args: list[Any], kwargs: dict[str, Any]) -
     """`cls(*args, **kwargs)`: Python makes the object; what the class wrote in Python is
     interpreted."""
     # `__del__` is to run when the program drops the object
-    if issubclass(cls, torch.Tensor) or hasattr(cls, "__del__"):
+    if issubclass(cls, torch.Tensor) or member_of(cls, "__del__") is not MISSING:
         raise Unsupported(f"makes a {cls.__name__}", "make it outside the compiled function")
 
     it.world.see(cls, it.world.source_of(cls))

@@ -28,7 +28,7 @@ from course_lib.capture.calls.operations import is_operation
 from course_lib.capture.classes import MISSING, is_a, is_users, member_of
 from course_lib.capture.rules import GO_ON
 from course_lib.capture.sources import Unsupported
-from course_lib.capture.values import name_of
+from course_lib.capture.values import name_of, owner_of
 
 if TYPE_CHECKING:
     from course_lib.capture.machine import Machine
@@ -97,7 +97,7 @@ def is_tensor_method(it: Machine, function: Any) -> bool:
     """`x.relu`, bound to a tensor?
 
     (An opaque tensor is one that the graph cannot hold: a sparse one, say.)"""
-    tensor = getattr(function, "__self__", None)
+    tensor = owner_of(function)
     return is_a(tensor, torch.Tensor) and not it.world.is_opaque(tensor)
 
 

@@ -9,6 +9,7 @@ A reader of lesson 02 and 03 may skip this folder. In PyTorch: the long tail of
     arrays.py              arrays of NumPy; `array_operators.py`: their operators and items
     dict_views.py          views of dicts from outside
     followed_functions.py  an `autograd.Function` whose forward is followed
+    hints_to_torch.py      `error_on_graph_break` of torch, and other hints that change no value
     inference.py           `with torch.inference_mode():` inside a function
     lazy_modules.py        `nn.LazyLinear`: its first call makes parameters
     loaded_modules.py      `sys.modules`
@@ -44,6 +45,7 @@ from course_lib.capture.corners import (
     checkpoint,
     dict_views,
     followed_functions,
+    hints_to_torch,
     inference,
     lazy_modules,
     loaded_modules,

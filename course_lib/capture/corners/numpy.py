@@ -53,6 +53,7 @@ from course_lib.capture.rebuild_kinds import BY_TYPE, write_name
 from course_lib.capture.rules import GO_ON
 from course_lib.capture.sources import HELPERS, Source
 from course_lib.capture.stand_ins.make import OF_TYPE
+from course_lib.capture.values import owner_of
 from course_lib.capture.world import World
 
 if TYPE_CHECKING:
@@ -149,7 +150,7 @@ def is_of_numpy(it: Machine, function: Any) -> bool:
         return is_number or function in CLASSES
     if cls not in FUNCTION_TYPES:
         return False
-    owner = getattr(function, "__self__", None)
+    owner = owner_of(function)
     if isinstance(owner, (np.ufunc, np.generic, np.dtype)) and type(owner) is not Number:
         return True
     return getattr(function, "__module__", None) in MODULES
@@ -164,9 +165,7 @@ def call_numpy(it: Machine, function: Any, args: list[Any], kwargs: dict[str, An
     kwargs = {name: array_of(it, function, arg) for name, arg in kwargs.items()}
 
     constant = is_constant(args) and is_constant(kwargs)
-    of_number = is_a(function, type) or isinstance(
-        getattr(function, "__self__", None), (np.generic, np.dtype)
-    )
+    of_number = is_a(function, type) or isinstance(owner_of(function), (np.generic, np.dtype))
     if constant or (of_number and all_known([args, kwargs])):
         return frames.call(None, run_now, function, args, kwargs)
     return frames.call(None, numpy_functions.call, function, args, kwargs)

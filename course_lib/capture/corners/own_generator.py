@@ -26,6 +26,7 @@ from course_lib.capture.rebuild_kinds import BY_TYPE
 from course_lib.capture.rules import GO_ON
 from course_lib.capture.sources import Source, Unsupported
 from course_lib.capture.stand_ins.make import OF_TYPE
+from course_lib.capture.values import owner_of
 
 if TYPE_CHECKING:
     from course_lib.capture.machine import Machine
@@ -106,7 +107,7 @@ def attribute_of_generator(it: Machine, known: Known, name: str) -> Any:
 
 def is_method_of_generator(it: Machine, function: Any) -> bool:
     """A method of a generator that the program made, or of one from outside?"""
-    owner = getattr(function, "__self__", None)
+    owner = owner_of(function)
     if type(owner) is not torch.Generator:
         return False
     return it.world.builder.has_node(owner) or it.world.of(owner) is not None

@@ -26,6 +26,7 @@ from course_lib.capture.rebuild_kinds import BY_TYPE
 from course_lib.capture.rules import GO_ON
 from course_lib.capture.shapes import Texts
 from course_lib.capture.sources import Source, Unsupported
+from course_lib.capture.values import owner_of
 
 if TYPE_CHECKING:
     from course_lib.capture.machine import Machine
@@ -104,7 +105,7 @@ def drawn_next(source: random.Random, calls: tuple[Call, ...]) -> Any:
 
 def is_of_random(it: Machine, function: Any) -> bool:
     """A method of a `random.Random`? (A subclass may have methods of its own.)"""
-    return type(getattr(function, "__self__", None)) is random.Random
+    return type(owner_of(function)) is random.Random
 
 
 def call_of_random(it: Machine, function: Any, args: list[Any], kwargs: dict[str, Any]) -> Any:

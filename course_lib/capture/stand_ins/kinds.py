@@ -12,7 +12,7 @@ from typing import Any
 import torch
 
 from course_lib.capture import classes
-from course_lib.capture.classes import BELOW_TORCH
+from course_lib.capture.classes import BELOW_TORCH, MISSING, member_of
 
 SEQUENCES = (list, tuple, set, frozenset, collections.deque)
 MAPPINGS = (dict, collections.OrderedDict, collections.defaultdict)
@@ -55,6 +55,8 @@ def can_copy(cls: Any) -> bool:
         return False
 
     # `__del__` would run for the copy, too
-    if hasattr(cls, "__del__") or issubclass(cls, (BaseException, types.ModuleType, type)):
+    if member_of(cls, "__del__") is not MISSING or issubclass(
+        cls, (BaseException, types.ModuleType, type)
+    ):
         return False
     return cls is types.SimpleNamespace or classes.makes_bare(solid_base(cls), cls)

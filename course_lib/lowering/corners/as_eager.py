@@ -48,9 +48,38 @@ def random_from(x: Tensor, low: int, high: int | None, **generator: Any) -> Any:
     """This overload is named by a word of Python's, so torch.fx cannot print its call.
 
     `randint_like` draws the same numbers in the same order."""
-    if high is None or generator.get("generator") is not None:
+    if high is None:
+        high = behind_largest(x.dtype)
+    if high > LARGEST or generator.get("generator") is not None:
         return NotImplemented
     return aten.randint_like.low_dtype(x, low, high)
+
+
+LARGEST = torch.iinfo(torch.int64).max
+
+
+def behind_largest(dtype: torch.dtype) -> int:
+    """One more than the largest number that `random_` draws of this dtype.
+
+    Of floating-point numbers these are the integers that can all be told apart."""
+    if dtype is torch.bool:
+        return 2
+    if dtype.is_floating_point:
+        return int(2 / torch.finfo(dtype).eps) + 1
+    return torch.iinfo(dtype).max + 1
+
+
+@decomposes(aten.logit.default)
+def logit(x: Tensor, eps: float | None = None) -> Any:
+    """On a CPU eager rounds each step of a half, and the bounds as well: `1 - 1e-6` is 1."""
+    if x.dtype not in (torch.float16, torch.bfloat16) or x.device.type != "cpu":
+        return NotImplemented
+
+    if eps is not None and eps >= 0:
+        low = x.new_full((), eps)
+        high = 1 - low
+        x = torch.where(x < low, low, torch.where(x > high, high, x))
+    return torch.where(x == 1, math.inf, torch.log(x / (1 - x)))
 
 
 @decomposes(aten.pow.Tensor_Scalar)
