@@ -59,6 +59,7 @@ class Question:
 
     @property
     def key(self) -> str:
+        """A text that differs for two questions that differ."""
         return repr((self.signature, self.constants, sorted(self.options.items())))
 
 
@@ -102,6 +103,7 @@ verdicts: dict[Any, Sentence | None] = {}
 
 @functools.cache
 def backend() -> Any:
+    """Triton's compiler for `TARGET`."""
     return make_backend(TARGET)
 
 
@@ -169,6 +171,7 @@ def compile_for_target(source: Any, options: dict[str, Any]) -> Sentence | None:
         module = source.make_ir(TARGET, parsed, functions, backend().get_module_map(), context)
         backend().add_stages(stages, parsed, source.language)
         for stage in ("ttir", "ttgir", "llir"):
+            # (`LARGEST` says why)
             if stage == "llir" and largest_block(str(module)) > LARGEST:
                 break
             module = stages[stage](module, metadata)
@@ -231,13 +234,10 @@ def jit_function(kernel: Any, compiled_functions: dict[Any, Any]) -> Any:
         setattr(copy, attribute, getattr(function, attribute))
     options = {key: value for key, value in kernel.kwargs.items() if value is not None}
     compiled_functions[kernel] = JITFunction(copy, **options)
-    names.update(
-        (
-            name,
-            jit_function(value, compiled_functions)
-            if isinstance(value, InterpretedFunction)
-            else value,
-        )
-        for name, value in function.__globals__.items()
-    )
+
+    # Its globals come last, when it is in the table: kernels may call each other.
+    for name, value in function.__globals__.items():
+        if isinstance(value, InterpretedFunction):
+            value = jit_function(value, compiled_functions)
+        names[name] = value
     return compiled_functions[kernel]

@@ -30,6 +30,7 @@ def value(x: Any) -> Any:
     number."""
     if isinstance(x, (tuple, tl.tuple)) and not hasattr(x, "_fields"):
         return type(x)(value(part) for part in x)
+    # False: what is no number (a function, a dtype) stays what it is, instead of an error
     return interpreter.interpreter_semantic.to_tensor(x, False)
 
 
@@ -39,6 +40,7 @@ def number(x: Any) -> int:
         if watching.current is not None:
             watching.current.decision("loops", x.handle)
         return int(np.ravel(x.handle.data)[0])
+    # A `tl.constexpr` has its number in `value`.
     return int(getattr(x, "value", x))
 
 
@@ -48,6 +50,7 @@ class StaticLoop:
     compiled = False  # Is it still a loop in the compiled kernel?
 
     def __init__(self, *bounds: Any, step: Any = None, **named: Any) -> None:
+        # Python's `range` takes a step in the third place only.
         steps = [] if step is None else [step]
         if steps and len(bounds) == 1:
             bounds = (0, *bounds)
@@ -236,7 +239,7 @@ def as_constant(x: Any) -> Any:
 def condition(x: Any) -> bool:
     """What `if`, `while` and `a if c else b` look at: a scalar. A block has no truth value."""
     if not isinstance(x, tl.tensor):
-        return bool(getattr(x, "value", x))
+        return bool(getattr(x, "value", x))  # of a `tl.constexpr`
     if x.type.is_block():
         raise ValueError("Boolean value of Tensor with more than one value is ambiguous")
     if watching.current is not None:

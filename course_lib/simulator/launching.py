@@ -57,6 +57,7 @@ sentences_of_last_launch: list[str] = []
 def launch(kernel: Any, grid: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
     """Run a kernel as a GPU would."""
     call = bind(kernel, args, kwargs)
+    # Functions that a user has registered with Triton, to be called before each launch
     for hook in kernel.pre_run_hooks:
         hook(*args, **{k: v for k, v in kwargs.items() if k in call.arguments})
 
@@ -116,6 +117,7 @@ def dynamic_function(kernel: Any) -> Any:
 
 
 def is_constexpr(note: Any) -> bool:
+    """Does this annotation say that the parameter is a constant? It may be a text."""
     return note is tl.constexpr or (isinstance(note, str) and note.endswith("constexpr"))
 
 
@@ -184,7 +186,9 @@ def in_kernel_type(name: str, argument: Any, kernel: Any, call: Call) -> Any:
 
 
 def in_integer_type(name: str, number: int, kernel: Any) -> Any:
-    """int32 where it fits, int64 or uint64 else; an annotation decides before that."""
+    """int32 where it fits, int64 or uint64 else; an annotation decides before that. 1 stays a
+    Python number: the compiler takes it for a constant, unless `do_not_specialize` names the
+    parameter (or has its place)."""
     note = kernel.fn.__annotations__.get(name)
     if isinstance(note, tl.dtype):
         return scalar(number, note)
@@ -201,12 +205,14 @@ def in_integer_type(name: str, number: int, kernel: Any) -> Any:
 
 
 def scalar(number: Any, dtype: Any) -> Any:
+    """A number as a value of the kernel; what does not fit into the dtype wraps."""
     with np.errstate(over="ignore"):
         data = np.array([number], np.float64 if isinstance(number, float) else None)
         return tl.tensor(Handle(data.astype(interpreter._get_np_dtype(dtype)), dtype), dtype)
 
 
 def start_watch(call: Call, sizes: tuple[int, int, int]) -> watching.Watch | None:
+    """The watch of this launch; None where nothing is checked."""
     if not settings.checks:
         return None
     return watching.Watch(call.regions, sizes)
@@ -219,6 +225,7 @@ def run_programs(
     if watch is not None:
         for region in watch.regions:
             reference, unwritten = watching.unwritten_tensors.get(region.base, (None, None))
+            # The tensor that was marked must still be there: another one may have got its memory.
             if reference is not None and reference() is not None:
                 watch.never_written[region] = unwritten
 
@@ -234,6 +241,7 @@ def run_programs(
 
 
 def run_one(function: Any, values: dict[str, Any]) -> None:
+    """One program. An error of its Python is an `InterpreterError`, as in Triton's interpreter."""
     try:
         function(**values)
     except (GPUFault, NotImplementedError, InterpreterError):
@@ -297,8 +305,12 @@ class Patch:
 
 
 MISSING = object()
+"""The value of an attribute that is not there."""
 patches: list[Patch] = []
+"""All that differs between the language of the compiler and that of the simulator; `find_patches`
+fills it once."""
 depth = 0
+"""How many launches are running, one inside the other (a hook may start a kernel)."""
 
 
 def find_patches() -> None:
@@ -311,6 +323,8 @@ def find_patches() -> None:
     owners = [tl, tl.core, tl.tensor, tl.math, tl.dtype, tl.core.tensor_descriptor_base]
     attributes_before = {id(owner): dict(vars(owner)) for owner in owners}
 
+    # Triton puts its interpreter's language into the modules that a function has among its globals.
+    # `scope` can undo that; older versions give None.
     names = {"tl": tl, "core": tl.core}
     scope = interpreter._patch_lang(FunctionType((lambda: None).__code__, names))
     for owner in (tl, tl.core):
@@ -332,6 +346,7 @@ def find_patches() -> None:
 
 
 def put_language(simulated: bool) -> None:
+    """Put into `triton.language` what the simulator runs, or what the compiler takes."""
     for patch in patches:
         value = patch.simulated if simulated else patch.compiled
         if value is not MISSING:
@@ -342,7 +357,8 @@ def put_language(simulated: bool) -> None:
 
 @contextlib.contextmanager
 def language_of_the_simulator() -> Iterator[None]:
-    """Inside, `tl.load` and its like run at once."""
+    """Inside, `tl.load` and its like run at once. Outside they are the compiler's, which other code
+    may ask for."""
     global depth
     depth += 1
     if depth == 1:
@@ -373,6 +389,7 @@ def put_in_place() -> None:
     find_patches()
     kernel = interpreter.InterpretedFunction
     kernel.run, kernel.rewrite, kernel.__call__ = run, rewrite, call_from_a_kernel
+    # What Triton itself has rewritten so far is not ours.
     kernel.rewritten_fn.clear()
 
 

@@ -19,8 +19,8 @@ import numpy as np
 from course_lib.simulator.watching import Access, Watch, lane_name
 
 MOST_LOOKED_AT = 2000
-"""Addresses that are looked at one by one, in a launch that has atomics."""
-
+"""Suspected addresses of a launch that are looked at one by one; atomics may have put each in
+order."""
 
 MOST_ROWS = 200
 """Accesses of one address that are compared with each other."""
@@ -28,15 +28,18 @@ MOST_ROWS = 200
 
 @dataclass
 class Table:
-    """All accesses as columns, sorted by address. `start`: where each address begins."""
+    """All accesses as columns, one row for each lane, sorted by address."""
 
+    # For each row: the number of its access in the list of accesses, ...
     access: Any
     address: Any
     program: Any
     lane: Any
+    # ... the bits that it stores (0 for a read), and of which kind it is
     value: Any
     writes: Any
     atomic: Any
+    # For each address: its first row
     start: Any
 
 

@@ -37,9 +37,11 @@ class KernelRewriter(ast.NodeTransformer):
     """One method for each word."""
 
     def __init__(self) -> None:
+        # How many loops have got a name so far: `__loop1`, ...
         self.loops = 0
 
     def visit_Assign(self, node: ast.Assign) -> ast.AST:
+        """What gets a name is a value of the kernel."""
         self.generic_visit(node)
         node.value = call("value", node.value)
         return node
@@ -55,6 +57,7 @@ class KernelRewriter(ast.NodeTransformer):
 
     def visit_AugAssign(self, node: ast.AugAssign) -> ast.AST:
         """`x += 1` is `x = x + 1`: no block is changed in place."""
+        # The target once more, as something that is read
         target = parse(ast.unparse(node.target), mode="eval").body
         whole = ast.BinOp(target, node.op, node.value)
         assignment = ast.Assign([node.target], ast.copy_location(whole, node.value))
@@ -96,11 +99,13 @@ class KernelRewriter(ast.NodeTransformer):
     visit_While = visit_IfExp = visit_If
 
     def visit_BoolOp(self, node: ast.BoolOp) -> ast.AST:
+        """`a and b`, `a or b`: operands are computed when they are wanted, as in Python."""
         self.generic_visit(node)
         word = "both" if isinstance(node.op, ast.And) else "either"
         return ast.copy_location(call(word, *map(later, node.values)), node)
 
     def visit_UnaryOp(self, node: ast.UnaryOp) -> ast.AST:
+        """`not a`; other signs are methods of tensors anyhow."""
         self.generic_visit(node)
         if isinstance(node.op, ast.Not):
             return ast.copy_location(call("negated", node.operand), node)
@@ -116,12 +121,15 @@ class KernelRewriter(ast.NodeTransformer):
         return self.visit(ast.copy_location(ast.BoolOp(ast.And(), list(parts)), node))
 
     def visit_Call(self, node: ast.Call) -> ast.AST:
+        """Builtins that mean something else in a kernel. A variable may have such a name, so
+        `language.meant` looks at the function itself."""
         self.generic_visit(node)
         if isinstance(node.func, ast.Name) and node.func.id in ("max", "min", "print"):
             node.func = call("meant", node.func)
         return node
 
     def visit_Assert(self, node: ast.Assert) -> ast.AST:
+        """Condition and message are computed only in debug mode."""
         self.generic_visit(node)
         message = node.msg or ast.Constant("")
         assert_call = call("asserted", later(node.test), later(message))
@@ -139,12 +147,14 @@ def rewritten(function: FunctionType) -> FunctionType:
 
     filename = function.__code__.co_filename
     tree = parse(textwrap.dedent("".join(lines)), filename)
+    # Lines as in the file, for errors and faults (a whole file's first line is 0 or 1)
     ast.increment_lineno(tree, max(first_line, 1) - 1)
     definition: Any = tree.body[0]
     strip(definition)
     definition = KernelRewriter().visit(definition)
 
     # def around(__gpu__, names...): def kernel(...): ...; return kernel
+    # (A constexpr around the kernel is its number inside.)
     closed_over = {
         name: getattr(cell.cell_contents, "value", cell.cell_contents)
         for name, cell in zip(

@@ -153,6 +153,7 @@ class WhenTritonComes(importlib.abc.MetaPathFinder):
     """
 
     def __init__(self) -> None:
+        # Is it itself asking Python's other finders for Triton?
         self.asking_others = False
 
     def find_spec(self, name: str, path: Any = None, target: Any = None) -> Any:

@@ -31,6 +31,9 @@ at."""
 DOES = {"read": "reads", "write": "writes", "atomic": "changes"}
 """What a kernel does to an address, in words."""
 
+MOST_SENTENCES = 100
+"""Faults of one launch that are kept, where they are collected."""
+
 OURS = (str(Path(triton.__file__).parent), str(Path(__file__).parent))
 """Lines of these folders are not the learner's."""
 
@@ -139,11 +142,16 @@ class Watch:
 
     regions: list[Region]
     grid: tuple[int, int, int]
+    # For tensors that are marked (`never_written`): which elements nobody has written yet
     never_written: dict[Region, Any] = field(default_factory=dict)
     accesses: list[Access] = field(default_factory=list)
+    # Lanes in these accesses
     recorded: int = 0
+    # The program that runs: its place in the grid
     program: tuple[int, int, int] = (0, 0, 0)
+    # The number of a program → how many atomics it has done
     atomics: dict[int, int] = field(default_factory=dict)
+    # What was found so far
     sentences: list[str] = field(default_factory=list)
 
     @property
@@ -156,7 +164,7 @@ class Watch:
         """Raise it, or collect it and go on."""
         if not settings.collect:
             raise GPUFault([sentence])
-        if sentence not in self.sentences and len(self.sentences) < 100:
+        if sentence not in self.sentences and len(self.sentences) < MOST_SENTENCES:
             self.sentences.append(sentence)
 
     def who(self, lane: Any, shape: tuple[int, ...], program: int | None = None) -> str:
@@ -171,54 +179,62 @@ class Watch:
         addresses = np.asarray(pointer.data)
         lanes = np.broadcast_to(np.asarray(mask.data, bool), addresses.shape)
         whole = bool(lanes.all())
-        active = addresses.reshape(-1) if whole else addresses[lanes]
-        if not active.size and "undefined" not in mask.attr:
+        active_addresses = addresses.reshape(-1) if whole else addresses[lanes]
+        if not active_addresses.size and "undefined" not in mask.attr:
             return mask
 
         line = line_of_the_kernel()
         self.look_at_taints(kind, line, pointer, mask, values, lanes)
-        if not active.size:
+        if not active_addresses.size:
             return mask
 
         # the numbers of the active lanes; None: all of them are
         places = None if whole else np.flatnonzero(lanes)
         region = pointer.attr.get("region")
+        # Bytes of an element; a bool takes a whole one
         size = max(1, pointer.dtype.scalar.element_ty.primitive_bitwidth // 8)
 
-        is_inside = self.inside(region, active, size)
+        is_inside = self.inside(region, active_addresses, size)
         if is_inside is not None:
             numbers = np.arange(lanes.size) if places is None else places
             first = first_false(is_inside)
-            self.outside(kind, line, region, int(active[first]), numbers[first], lanes.shape)
+            self.outside(
+                kind, line, region, int(active_addresses[first]), numbers[first], lanes.shape
+            )
 
             # the lanes outside of the tensor do not go to memory
             keep = np.zeros(lanes.size, bool)
             keep[numbers[is_inside]] = True
             mask = type(mask)(keep.reshape(lanes.shape), mask.dtype)
-            lanes, active = mask.data, active[is_inside]
+            lanes, active_addresses = mask.data, active_addresses[is_inside]
             places = np.flatnonzero(keep)
-            if not active.size:
+            if not active_addresses.size:
                 return mask
 
         if self.never_written:
-            self.look_at_unwritten(kind, line, region, active, places, lanes.shape)
-        self.record(kind, line, active, places, lanes, values)
+            self.look_at_unwritten(kind, line, region, active_addresses, places, lanes.shape)
+        self.record(kind, line, active_addresses, places, lanes, values)
         return mask
 
-    def inside(self, region: Region | None, active: Any, size: int) -> Any:
-        """None if all addresses are within the tensor; else which of them are."""
-        low, high = int(active.min()), int(active.max()) + size
+    def inside(self, region: Region | None, active_addresses: Any, size: int) -> Any:
+        """None if all addresses are within the tensor; else which of them are.
+
+        region: None for a pointer of which nobody knows where it came from: then any tensor of the
+        launch will do. size: bytes of an element."""
+        # The quick answer, for nearly all: they lie in one tensor.
+        low, high = int(active_addresses.min()), int(active_addresses.max()) + size
         regions = self.regions if region is None else [region]
         if any(r.base <= low and high <= r.end and not r.has_gaps for r in regions):
             return None
-        good = np.zeros(active.shape, bool)
+        good = np.zeros(active_addresses.shape, bool)
         for r in regions:
-            good |= r.contains(active, size)
+            good |= r.contains(active_addresses, size)
         return None if good.all() else good
 
     def outside(
         self, kind: str, line: str, region: Region | None, address: int, lane: int, shape: Any
     ) -> None:
+        """Report an access outside of the tensor (`region`), or outside of all (None)."""
         if region is None:
             where = f"address {address:#x}, which lies in no tensor of this launch"
         else:
@@ -283,7 +299,13 @@ class Watch:
         )
 
     def look_at_unwritten(
-        self, kind: str, line: str, region: Region | None, active: Any, places: Any, shape: Any
+        self,
+        kind: str,
+        line: str,
+        region: Region | None,
+        active_addresses: Any,
+        places: Any,
+        shape: Any,
     ) -> None:
         """Has anybody written what is read here?"""
         unwritten = self.never_written.get(region) if region is not None else None
@@ -291,7 +313,9 @@ class Watch:
             return
 
         # Addresses become the numbers of elements.
-        elements = ((active - np.uint64(region.base)) // region.tensor.element_size()).astype(int)
+        elements = (
+            (active_addresses - np.uint64(region.base)) // region.tensor.element_size()
+        ).astype(int)
         if kind == "write":
             unwritten[elements] = False
             return
@@ -300,19 +324,19 @@ class Watch:
         bad = np.flatnonzero(unwritten[elements])
         if bad.size:
             lane = bad[0] if places is None else places[bad[0]]
-            where = region.at(int(active[bad[0]]))
+            where = region.at(int(active_addresses[bad[0]]))
             self.report(f"{line}: {self.who(lane, shape)} reads {where}, which nobody has written")
 
     def record(
-        self, kind: str, line: str, active: Any, places: Any, lanes: Any, values: Any
+        self, kind: str, line: str, active_addresses: Any, places: Any, lanes: Any, values: Any
     ) -> None:
         """Keep an access for the search for races.
 
-        active: the addresses of the lanes that are not masked out. places: which lanes these are;
-        None if all. values: what is stored."""
+        active_addresses: the addresses of the lanes that are not masked out. places: which lanes
+        these are; None if all. values: what is stored."""
         if self.recorded > MOST_RECORDED:
             return
-        self.recorded += active.size
+        self.recorded += active_addresses.size
         number = self.number
         before = self.atomics.get(number, 0)
         if kind == "atomic":
@@ -324,17 +348,17 @@ class Watch:
             stored = np.broadcast_to(values.data, lanes.shape)
             stored = stored.reshape(-1) if places is None else stored.reshape(-1)[places]
             # Addresses that only rise cannot come twice.
-            repeated = not bool((active[1:] > active[:-1]).all())
+            repeated = not bool((active_addresses[1:] > active_addresses[:-1]).all())
 
         access = Access(
             kind,
             line,
             program=number,
-            addresses=active,
+            addresses=active_addresses,
             lanes=places,
             shape=lanes.shape,
-            low=int(active.min()),
-            high=int(active.max()),
+            low=int(active_addresses.min()),
+            high=int(active_addresses.max()),
             values=stored,
             repeated=repeated,
             atomics_before=before,
@@ -365,13 +389,16 @@ def lane_name(lane: int, shape: tuple[int, ...]) -> str:
 
 
 def first_false(flags: Any) -> int:
+    """The place of the first False."""
     return int(np.argmin(flags))
 
 
 known_code: dict[Any, bool] = {}
+"""Code object → is it the learner's?"""
 
 
 def is_the_learners(code: Any) -> bool:
+    """Is this code neither Triton's nor the simulator's?"""
     if code not in known_code:
         known_code[code] = not code.co_filename.startswith(OURS)
     return known_code[code]

@@ -254,3 +254,36 @@ def test_warnings_are_not_left_behind():
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         cases.answer("range")
+
+
+triton = importlib.import_module("triton")
+tl = triton.language
+
+
+@triton.jit
+def write(p, first, N: tl.constexpr):
+    tl.store(p + first + tl.arange(0, N), 7)
+
+
+@triton.jit
+def add(p, first, N: tl.constexpr):
+    tl.atomic_add(p + first + tl.arange(0, N), 7)
+
+
+@triton.jit
+def exchange_zero(p, first, N: tl.constexpr):
+    tl.atomic_cas(p + first + tl.arange(0, N), 0, 7)
+
+
+@pytest.mark.parametrize(
+    "kernel", [write, add, exchange_zero], ids=lambda kernel: kernel.fn.__name__
+)
+@pytest.mark.parametrize("first", [6, 20], ids=["some lanes", "all lanes"])
+def test_lanes_outside_of_the_tensor_are_told_and_leave_memory_alone(kernel, first):
+    memory = torch.zeros(64, dtype=torch.int32)
+    with simulator.using(collect=True, refusals=False):
+        kernel[(1,)](memory[:10], first, 8)
+
+    (sentence,) = simulator.faults_of_last_launch()
+    assert f"p[{max(first, 10)}], outside: p ends at p[9]" in sentence
+    assert memory.nonzero().ravel().tolist() == list(range(first, 10))

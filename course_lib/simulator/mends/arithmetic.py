@@ -157,6 +157,7 @@ def contract() -> None:
 
 
 def negative(handle: Any) -> Any:
+    """`-x`, lane by lane."""
     return handle_of(np.negative(numbers(handle)), handle.dtype.scalar)
 
 
@@ -240,6 +241,7 @@ def clamp_as_the_gpu() -> None:
                 clamped = np.where(np.isnan(x), highest, clamped)
         return handle_of(np.asarray(clamped), arg.dtype.scalar)
 
+    # Triton makes a constant of the kernel's text by this method: it is marked (`is_written`).
     def get_fp32(self: Any, value: float) -> Any:
         return Handle(np.array([value], np.float32), tl.float32, {"written": True})
 

@@ -55,11 +55,14 @@ def one_by_one(function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def half_away_from_zero(x: Any) -> Any:
+    """C's `round`: 2.5 is 3. From 2**52 on each float64 is whole, and adding a half would round."""
     return np.trunc(x + np.copysign(np.where(np.abs(x) < 2**52, 0.5, 0.0), x))
 
 
 def gamma(x: Any) -> Any:
-    """tgamma: of whole numbers below 1 NaN, of 0.0 infinity."""
+    """tgamma: of whole numbers below 1 NaN, of 0.0 infinity.
+
+    `lgamma` gives the logarithm of its size. Below 0 its sign changes at each whole number."""
     size = np.exp(by_torch(torch.lgamma)(x))
     odd = (x < 0) & (np.floor(x) % 2 != 0)
     return np.where((x < 0) & (x == np.floor(x)), np.nan, np.where(odd, -size, size))
@@ -151,6 +154,7 @@ ROUND = {"rn": np.rint, "rz": np.trunc, "ru": np.ceil, "rd": np.floor}
 
 
 def to_integer(rounded: Callable[..., Any]) -> Callable[..., Any]:
+    """A function that rounds, and marks its result as one that becomes an integer."""
     return lambda x: WholeNumbers(rounded(x))
 
 
@@ -169,16 +173,19 @@ def bits_of(x: Any) -> Any:
 
 
 def leading_zeros(x: Any) -> Any:
+    """How many zeros stand before the highest 1; all of them where there is none."""
     bits = bits_of(x)[..., ::-1]
     return np.where(bits.any(-1), bits.argmax(-1), bits.shape[-1])
 
 
 def lowest_bit(x: Any) -> Any:
+    """The place of the lowest 1, counted from 1; 0 where there is none."""
     bits = bits_of(x)
     return np.where(bits.any(-1), bits.argmax(-1) + 1, 0)
 
 
 def reversed_bits(x: Any) -> Any:
+    """The same bits, the lowest first."""
     bits = bits_of(x)[..., ::-1]
     places = np.arange(bits.shape[-1], dtype=bits.dtype)
     return (bits << places).sum(-1, dtype=bits.dtype).view(x.dtype)

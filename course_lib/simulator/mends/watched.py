@@ -36,6 +36,7 @@ tensor that it points into."""
 
 
 def put_in_place() -> None:
+    """Hook all of them. Called after the mends, whose methods these wrap."""
     for name in SAME_SHAPE:
         setattr(Builder, name, watching.spreading("undefined", getattr(Builder, name)))
     for name in OTHER_SHAPE:
@@ -258,6 +259,7 @@ def after_scan(scan: Any, undefined: Any) -> Any:
 
 
 def load_and_store() -> None:
+    """Loads, stores and atomics are looked at before they happen."""
     # Triton 3.9 has no block pointers.
     for name in ("BlockPointerHandle", "TensorDescHandle"):
         kind = getattr(interpreter, name, None)
@@ -303,9 +305,24 @@ def load_and_store() -> None:
 
     def create_atomic_cas(self: Any, ptr: Any, cmp: Any, val: Any, *rest: Any) -> Any:
         watch = watching.current
-        if watch is not None:
-            watch.access("atomic", ptr, Handle(np.ones_like(ptr.data, bool), tl.int1), val)
-        return compare(self, ptr, cmp, val, *rest)
+        if watch is None:
+            return compare(self, ptr, cmp, val, *rest)
+
+        all_lanes = Handle(np.ones_like(ptr.data, bool), tl.int1)
+        lanes = watch.access("atomic", ptr, all_lanes, val).data
+        if lanes.all():
+            return compare(self, ptr, cmp, val, *rest)
+
+        # It takes no mask, so it gets the lanes alone that may go to memory. The others are
+        # reported, and find 0.
+        found = np.zeros(lanes.shape, val.data.dtype)
+        if lanes.any():
+            kept = [
+                Handle(np.broadcast_to(x.data, lanes.shape)[lanes], x.dtype)
+                for x in (ptr, cmp, val)
+            ]
+            found[lanes] = compare(self, *kept, *rest).data
+        return Handle(found, val.dtype.scalar)
 
     override(
         Builder,
@@ -357,6 +374,7 @@ def watch_offsets() -> None:
 
 
 def fitting(method: Callable[..., Any], op: Callable[..., Any]) -> Callable[..., Any]:
+    """A method that computes `op`, and marks the lanes of its result that int32 cannot hold."""
     spread = watching.spreading("wrapped", method)
 
     def checked(self: Any, lhs: Any, rhs: Any) -> Any:
