@@ -74,6 +74,7 @@ class Check:
 
     def first_failure(self, func: FunctionType, *args: Any) -> Failure | None:
         """Which test fails for this call, and on what; None if all hold."""
+        # What the text of the check sees: what it calls by name, the function, the parameters
         arguments = dict(zip(self.parameters, args, strict=True))
         namespace = {**self.names, FUNCTION: func, **arguments}
 

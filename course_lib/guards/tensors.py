@@ -82,6 +82,7 @@ def in_c() -> Any:
         readers = [ctypes.cast(library[name], ctypes.c_void_p).value for name in names]
 
         module: Any = native.load("course_lib.guards._tensors")
+        # The struct `torch` of `_tensors.c`: one size, then nine addresses of functions
         module.configure(struct.pack("n9P", place_of_cxx_tensor(), *readers))
     except (OSError, AttributeError, StopIteration):
         return None
@@ -92,7 +93,9 @@ def place_of_cxx_tensor() -> int:
     """How many bytes behind the start of a tensor's Python object the address of its C++ object
     lies."""
     tensor = torch.empty(0)
-    address = tensor._cdata
+    address = tensor._cdata  # of its C++ object
+    # A Python object begins with 16 bytes of CPython's; what follows lies in steps of 8. Where none
+    # of # these holds the address, the error makes `in_c` give None.
     places = range(16, 64, 8)
     return next(at for at in places if pointer_at(id(tensor) + at) == address)
 

@@ -64,6 +64,7 @@ def until_a_dictionary_changes(guards: Sequence[Guard], names: Names) -> str | N
     check.ask(guard for guard in guards if guard not in lasting)
     again.ask(lasting)
 
+    # `again` has looked these paths up: the dictionaries among them are noted.
     holders = paths.holders(again.variables)
     noted = ", ".join(to_note(holders, lasting, again))
     again.lines.append(f"return note(noted, *({noted}))")
@@ -146,6 +147,8 @@ class Paths:
 
     def stays(self, path: Source) -> bool:
         """Does the path lead to the same object as long as no dictionary on it changes?"""
+        # A variable of the frame is another object in the next call; what a function gives
+        # (`before`) # may be another one at any time.
         base = path.base
         if base is None or base.module or path.before:
             return False
