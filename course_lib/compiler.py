@@ -163,7 +163,7 @@ class Compiler:
 
         head = result.head.function(functools.partial(call, None, compiled))
         # An entry keeps neither the user's tensors nor the capture (`sizes` leads to it), which
-        # holds # what the program made
+        # holds what the program made
         slim_result = replace(result, example_inputs=[], sizes=None)
         state.entries.append(GuardedCode(check, slim_result))
         if len(state.entries) > 1:

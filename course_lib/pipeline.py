@@ -84,7 +84,7 @@ class Pipeline:
 
         try:
             # Tracing runs the graph, which may switch modes (autocast). Behind this they are as
-            # before, # also if it raises half-way.
+            # before, also if it raises half-way.
             with capture.recording_mode():
                 if not differentiate:
                     return self.compile_forward(gm, codegen)
@@ -109,12 +109,12 @@ class Pipeline:
                 why = str(problem)
             except Exception as problem:
                 # A fault of ours with formulas stops no program: numbers may do. (If something else
-                # is # wrong, say no C++ compiler is there, numbers fail, too, and that is told.)
+                # is wrong, say no C++ compiler is there, numbers fail, too, and that is told.)
                 why = f"{type(problem).__name__}: {problem}"
         events.emit(events.SizesAreNumbers(why))
 
         # The sizes that are the same in all calls. A kernel takes the others as arguments, so what
-        # is # built for one set of sizes serves the next one, too.
+        # is built for one set of sizes serves the next one, too.
         numbers = frozenset(size for size in sizes_of(gm) if isinstance(size, int))
         stages = self.replace(fixed=numbers)
 

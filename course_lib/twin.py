@@ -38,7 +38,7 @@ class TwinType(type):
         if "_course_class" not in about or not about["_course_in_mro"]:
             return own
         # Classes of twins first (this class, `Twin`), then the module's own: methods are found
-        # there. # `nn.Module` comes again among these, so what `Twin` inherits from it is left out.
+        # there. `nn.Module` comes again among these, so what `Twin` inherits from it is left out.
         twins = own[: own.index(torch.nn.Module)]
         return [*twins, *about["_course_class"].__mro__]
 
@@ -305,7 +305,7 @@ def twin_class(original: type) -> Any:
         return type.__new__(TwinType, original.__name__, (Twin,), members)
     except TypeError:
         # The class of the module has slots. They lie where a twin has its own, so Python refuses
-        # these # classes in the `mro`: methods are looked up in the module alone.
+        # these classes in the `mro`: methods are looked up in the module alone.
         members["_course_in_mro"] = False
         return type.__new__(TwinType, original.__name__, (Twin,), members)
 

@@ -64,7 +64,7 @@ def absent(graph: fx.Graph, tangents: Sequence[fx.Node], missing: Collection[fx.
 
         # A term of a sum remains without the other. Any other operation is linear in each operand,
         # # so its result is absent. Where another operand comes from a tangent, too, the operation
-        # may # be more than a product (`cat`): it runs, with zeros for what is absent.
+        # may be more than a product (`cat`): it runs, with zeros for what is absent.
         is_sum = node.target is aten.add.Tensor
         if others and (is_sum or not from_tangents.isdisjoint(others)):
             zeros_do = zeros_do and takes_zeros

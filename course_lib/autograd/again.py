@@ -107,7 +107,7 @@ class Again:
         kept_inputs = {*self.saved, *self.updated, *self.held}
         self.noted = sorted(self.needed - kept_inputs)
         # Questions to `refuse_as_eager` whose answer was "no error in eager". They are kept because
-        # a # rehearsal takes milliseconds.
+        # a rehearsal takes milliseconds.
         self.not_refused: set[Hashable] = set()
 
     def places_of_values(self) -> dict[int, int]:

@@ -226,7 +226,7 @@ def lives_until_written(operations: Sequence[fx.Node]) -> list[range]:
             born.setdefault(memory(value), place)
 
         # An operand with a version was written to. Its version is that at the end of capture, so
-        # the # write counts where the operand is a result, too (`add_`), or the operation gives
+        # the write counts where the operand is a result, too (`add_`), or the operation gives
         # nothing.
         for value in operands:
             is_result = any(value is result for result in results)

@@ -66,7 +66,7 @@ def partition(joint: fx.GraphModule, may_recompute: Callable[[fx.Node], bool]) -
     graph, signature = joint.graph, joint.meta["signature"]
     ends = ends_of(joint)
     # Backward: what depends on a tangent, and gradients that are computed and depend on none
-    # (zeros). # Forward need not compute those, nor keep them.
+    # (zeros). Forward need not compute those, nor keep them.
     computed_gradients = {g for g in ends.gradients if g is not None and g.op == "call_function"}
     backward = downstream(graph, ends.tangents) | computed_gradients
     overwritten = {ends.inputs[update.input] for update in signature.updates}

@@ -35,7 +35,7 @@ class Tagging(fx.Interpreter):
         self.mark()  # what was recorded before belongs to no node
 
         # By `id`: the functions of autograd that tell when they run. Held, so that no other one
-        # gets # the same `id`.
+        # gets the same `id`.
         self.watched: dict[int, Any] = {}
 
     def mark(self, next_node: fx.Node | None = None) -> None:

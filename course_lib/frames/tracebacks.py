@@ -123,7 +123,7 @@ def line_of_head(inner: TracebackType | None, head: AtBreak, place: int) -> Trac
     head's source."""
     line = head.line_in_head(place)
     # The name by which heads call their graph (`capture/head.py`). That call may be the work of
-    # many # lines of the program, so the head's own line is shown.
+    # many lines of the program, so the head's own line is shown.
     if "__graph(" in linecache.getline(head.written.co_filename, line):
         return traceback_line(inner, head.written, line)
     return traceback_line(inner, head.original, head.line)
@@ -134,7 +134,7 @@ def traceback_line(inner: TracebackType | None, code: CodeType, line: int) -> Tr
     does nothing."""
     looks: Any = {name: getattr(code, name) for name in ("co_filename", "co_name", "co_qualname")}
     # All instructions of `nothing` are put in that line. It is a generator, for the frame of one
-    # has # no caller: an ordinary frame would keep its caller's variables alive.
+    # has no caller: an ordinary frame would keep its caller's variables alive.
     table = one_line(len(nothing.__code__.co_code) // UNIT)
     code_there = nothing.__code__.replace(co_linetable=table, co_firstlineno=line, **looks)
     return TracebackType(inner, call(None, FunctionType(code_there, {})).gi_frame, 0, line)

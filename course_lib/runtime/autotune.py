@@ -84,7 +84,7 @@ def tuned(
         starts[name] = functools.partial(start, *choice)
 
     # A kernel that checks its indices has one argument more: a number on the GPU, which it sets if
-    # an # index is out of range.
+    # an index is out of range.
     key_buffers = [*buffers]
     if source.checked:
         key_buffers.append(Buffer("problem", torch.int64, (), (), buffers[0].device))

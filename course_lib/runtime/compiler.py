@@ -49,8 +49,8 @@ CORRECTNESS = (
 # `SIMD` stands before sin, exp, ... in generated code: GCC then calls the vector forms of glibc
 VECTOR_MATH = '-DSIMD=__attribute__((simd("notinbranch")))'
 # Sets of flags that not every compiler has, the best first: instructions of this machine (`-mcpu`
-# on # ARM), threads by OpenMP, vector mathematics; then with less and less of it. The first set
-# that the # compiler takes is used.
+# on ARM), threads by OpenMP, vector mathematics; then with less and less of it. The first set
+# that the compiler takes is used.
 BEST_FIRST = (
     ("-march=native", "-mprefer-vector-width=512", "-fopenmp", VECTOR_MATH, "-lm"),
     ("-march=native", "-fopenmp"),

@@ -203,3 +203,23 @@ def test_the_front_page_names_no_file_that_is_gone(root):
     names = re.findall(r"`([\w/]+\.py)`", paragraph)
     assert len(names) > 15
     assert [name for name in names if not (root / "course_lib" / name).is_file()] == []
+
+
+TORN = re.compile(r"^\s*# .*[\w.,;:)`'\"] # [A-Za-z(`]|^\s*# .* #$")
+"""A comment that was filled together with the sign of its second line."""
+
+
+def test_no_comment_is_torn(root):
+    torn = []
+    for path in sorted((root / "course_lib").rglob("*.py")):
+        for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1):
+            # Lines that are indented further show code, which may have comments of its own
+            is_prose = re.match(r"\s*# \S", line)
+            if is_prose and TORN.search(line):
+                torn.append(f"{path.name}:{number}")
+    assert not torn
+
+
+@pytest.mark.parametrize("line", ["# as many # lines", "    # the end of #", "# the `id` # of it"])
+def test_a_torn_comment_is_found(line):
+    assert TORN.search(line)

@@ -116,12 +116,11 @@ def paragraphs(
         # A line that ends early was ended on purpose.
         length = 1
         while length < len(block) and is_soft(block[length - 1], block[length], widest):
-            if (
-                STARTS_ANEW.match(block[length].strip())
-                and block[length - 1].rstrip()[-1] in ".:?!)"
-            ):
+            # In a comment the indent ends with "# "
+            prose = block[length][len(hanging) :].strip()
+            if STARTS_ANEW.match(prose) and block[length - 1].rstrip()[-1] in ".:?!)":
                 break
-            texts.append(block[length].strip())
+            texts.append(prose)
             length += 1
         is_drawn = any(BOX.search(each) for each in block[:length])
         if is_drawn or max(widths[at : at + length]) <= WIDTH:

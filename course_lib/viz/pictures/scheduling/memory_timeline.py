@@ -198,7 +198,7 @@ def memory_timeline(use: MemoryUse) -> Picture:
 
     alt = f"Memory over time. {titles[0]}, peak {human_bytes(peaks[0])}. "
     alt += f"{titles[1]}, peak {human_bytes(peaks[1])}{less(peaks)}."
-    # On the left a result is freed after its last use. Eager itself frees it when no variable of #
+    # On the left a result is freed after its last use. Eager itself frees it when no variable of
     # the program ("names") holds it any more, which may be later: so the left side is its best
     # case.
     caption = "Each band is a piece of memory, as thick as it has bytes, from the kernel that first writes it to the last that needs"
