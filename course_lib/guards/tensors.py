@@ -95,7 +95,7 @@ def place_of_cxx_tensor() -> int:
     tensor = torch.empty(0)
     address = tensor._cdata  # of its C++ object
     # A Python object begins with 16 bytes of CPython's; what follows lies in steps of 8. Where none
-    # of # these holds the address, the error makes `in_c` give None.
+    # of these holds the address, the error makes `in_c` give None.
     places = range(16, 64, 8)
     return next(at for at in places if pointer_at(id(tensor) + at) == address)
 

@@ -35,7 +35,7 @@ CONTEXTS = (
     *("disable_nested_graph_breaks", "override_cudagraphs"),
 )
 """Functions of `DECORATORS` that give a context, which may decorate a function as well."""
-CLASSES = tuple(
+KINDS_OF_CONTEXT = tuple(
     f"{DECORATORS}.{name}"
     for name in (
         *("ErrorOnGraphBreakDecoratorContextManager", "CudagraphOverrideContextManager"),
@@ -47,7 +47,7 @@ DECORATED = "torch._dynamo.external_utils.wrap_dunder_call_ctx_manager.<locals>.
 """What a function is that such a context was called with."""
 
 
-class Nothing(contextlib.nullcontext[None]):
+class IdleContext(contextlib.nullcontext[None]):
     """A context that does nothing. It decorates a function with itself."""
 
     def __call__(self, function: Any) -> Any:
@@ -71,7 +71,7 @@ def no_context(it: Machine, function: Any, args: list[Any], kwargs: dict[str, An
     """The context; or the function, where the hint is called with it (`@dont_skip_tracing`)."""
     if args and is_a(args[0], types.FunctionType):
         return args[0]
-    return Nothing()
+    return IdleContext()
 
 
 def is_decorated(it: Machine, function: Any) -> bool:
@@ -79,7 +79,7 @@ def is_decorated(it: Machine, function: Any) -> bool:
     if not is_a(function, types.FunctionType):
         return False
     name = f"{function.__module__}.{function.__qualname__}"
-    return name == DECORATED and kind_of_context(function) in CLASSES
+    return name == DECORATED and kind_of_context(function) in KINDS_OF_CONTEXT
 
 
 def kind_of_context(function: types.FunctionType) -> str:

@@ -148,7 +148,7 @@ class Paths:
     def stays(self, path: Source) -> bool:
         """Does the path lead to the same object as long as no dictionary on it changes?"""
         # A variable of the frame is another object in the next call; what a function gives
-        # (`before`) # may be another one at any time.
+        # (`before`) may be another one at any time.
         base = path.base
         if base is None or base.module or path.before:
             return False

@@ -186,11 +186,7 @@ def combine_lanes() -> None:
     reduce.apply_impl = combining(reduce.apply_impl, after_reduction)
     scan.apply_impl = combining(scan.apply_impl, after_scan)
 
-    dot, dot_scaled, histogram = (
-        Builder.create_dot,
-        Builder.create_dot_scaled,
-        Builder.create_histogram,
-    )
+    dot, histogram = Builder.create_dot, Builder.create_histogram
 
     def create_dot(self: Any, a: Any, b: Any, d: Any, *rest: Any) -> Any:
         result = dot(self, a, b, d, *rest)
@@ -200,13 +196,6 @@ def combine_lanes() -> None:
         columns = undefined_lanes(b).any(-2, keepdims=True)
         return marked(result, rows | columns | undefined_lanes(d))
 
-    def create_dot_scaled(self: Any, *operands: Any) -> Any:
-        result = dot_scaled(self, *operands)
-        handles = [x for x in operands if isinstance(x, Handle)]
-        if watching.current is not None and any(unknown(x) for x in handles):
-            result = marked(result, True)
-        return result
-
     def create_histogram(self: Any, data: Any, bins: int, mask: Any) -> Any:
         result = histogram(self, data, bins, mask)
         if watching.current is None or not unknown(data):
@@ -215,12 +204,24 @@ def combine_lanes() -> None:
         counted = undefined_lanes(data) if mask is None else undefined_lanes(data) & mask.data
         return marked(result, counted.any())
 
-    override(
-        Builder,
-        create_dot=create_dot,
-        create_dot_scaled=create_dot_scaled,
-        create_histogram=create_histogram,
-    )
+    override(Builder, create_dot=create_dot, create_histogram=create_histogram)
+    # The interpreters of 3.6 and 3.7 have a scaled product only by a mend (`products.py`)
+    if hasattr(Builder, "create_dot_scaled"):
+        mark_scaled_products()
+
+
+def mark_scaled_products() -> None:
+    """Where an operand has a lane without a value, no lane of the result has one."""
+    dot_scaled = Builder.create_dot_scaled
+
+    def create_dot_scaled(self: Any, *operands: Any) -> Any:
+        result = dot_scaled(self, *operands)
+        handles = [x for x in operands if isinstance(x, Handle)]
+        if watching.current is not None and any(unknown(x) for x in handles):
+            result = marked(result, True)
+        return result
+
+    override(Builder, create_dot_scaled=create_dot_scaled)
 
 
 def unknown(handle: Any) -> bool:
