@@ -43,6 +43,7 @@ def repaired(learners: Notebook, exercise: Notebook) -> Notebook:
     used_names: set[str] = set()
 
     for cell in nb.cells:
+        # the grader's own note about the cell's role, which `assembled` wrote
         cell.metadata.pop("marking", None)
         name = grading_metadata(cell).get("grade_id")
         if name in used_names:
@@ -50,6 +51,7 @@ def repaired(learners: Notebook, exercise: Notebook) -> Notebook:
             cell.metadata = nbformat.from_dict({})
         elif name:
             used_names.add(name)
+        # nbgrader runs the notebook itself: outputs of the learner's say nothing there
         if cell.cell_type == "code":
             cell.outputs, cell.execution_count = [], None
 
@@ -59,6 +61,7 @@ def repaired(learners: Notebook, exercise: Notebook) -> Notebook:
 def repair(folder: Path, course: list[Lesson]) -> tuple[Collected, Repaired]:
     """Repair every submission in this folder of a class."""
     collected = collect(folder, course)
+    # nbgrader keeps submissions in `submitted`; `collect` looks there, too
     top = folder
     if (folder / "submitted").is_dir():
         top = folder / "submitted"

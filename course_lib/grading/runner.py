@@ -57,7 +57,7 @@ def _run_until_death(
     tell: Callable[[int], None] | None,
 ) -> bool:
     """Run `cells`, adding to `done`; True if the kernel died on the way, so that the rest needs a
-    fresh one.
+    fresh one. False if all were run, or the time of the whole notebook is over.
 
     A cell that was run by an earlier kernel is run again for what it defines, unless it was its
     death.

@@ -25,7 +25,8 @@ def store(path: Path, timeout: float = 300) -> None:
     """Execute the notebook at `path` and write it back; a cell that raises without being tagged so
     stops it."""
     nb = execute(read(path), path.parent, timeout)
-    if not graded_cells(nb):  # nbgrader would copy a solution's into what it hands out
+    # No digest in a solution: nbgrader would copy it into the exercise that it hands out.
+    if not graded_cells(nb):
         nb.metadata["course"] = {"code": code_digest(nb), "outputs": outputs_digest(nb)}
     path.write_text(to_text(nb), encoding="utf-8", newline="\n")
 
@@ -38,7 +39,10 @@ def execute(nb: Notebook, folder: Path, timeout: float = 300) -> Notebook:
     for cell in nb.cells:
         if cell.cell_type == "code":
             cell.outputs, cell.execution_count = [], None
+    # "python3" is a name that may belong to another Python: `this_python` lets it mean this one
     manager = AsyncKernelManager(kernel_spec_manager=this_python(), kernel_name="python3")
+    # Times differ from run to run, and so does the number of pieces in which a cell's text comes:
+    # neither may change the stored file.
     client = NotebookClient(
         nb,
         km=manager,
@@ -57,13 +61,16 @@ def execute(nb: Notebook, folder: Path, timeout: float = 300) -> Notebook:
 
 
 WIDGET = "application/vnd.jupyter.widget-view+json"
+"""The form of an output that needs a kernel: it names a model in that process."""
 _LIVE_PLACE = re.compile(r'<figure id="cl-live-[0-9a-f]+" ')
+"""A picture with the number by which a live one would find it: another number in each run."""
 
 
 def _without_live_part(output: Any) -> Any:
     """A stored widget is its still form: Lab prefers the live one, whose model ended with the
     kernel, and shows an error."""
     data = output.get("data", {})
+    # an output that has no other form keeps this one
     if len(data) > 1:
         data.pop(WIDGET, None)
     if "text/html" in data:
@@ -72,10 +79,14 @@ def _without_live_part(output: Any) -> Any:
 
 
 _MACHINE_PATHS = (
+    # what stands before an installed package
     (re.compile(r"[^\s'\"<>:,(]*/(?=(?:site|dist)-packages/)"), ""),
+    # what stands before a folder of the course
     (re.compile(r"(?<![\w.])/[^\s'\"<>:,()]*/(?=(?:course_lib|notebooks|solutions)/)"), ""),
+    # the file that IPython makes up for a cell, with a process id in it
     (re.compile(r"/\S*ipykernel_\d+/\d+\.py"), "CELL"),
 )
+"""What tells of one machine → what is stored in its place."""
 
 
 def _without_machine_paths(value: Any) -> Any:

@@ -55,6 +55,7 @@ class Switches:
 
         The settings of that moment are the course's, all of them: an import changes some of the
         others as well (the environment, the filters of warnings)."""
+        # Once a package is imported it stays, so there are never fewer switches than before.
         all_switches = switches()
         if len(all_switches) > len(self.all):
             self.all = all_switches
@@ -74,6 +75,7 @@ class Switches:
             before, now = self.wanted[n], _got(switch)
             if of_course or switch.moves_with_use:
                 self.wanted[n] = now
+            # A switch that this cell brought, by importing torch, has no setting of the learner's.
             if switch.moves_with_use or n not in self.theirs:
                 continue
 
@@ -82,7 +84,8 @@ class Switches:
             _put(switch, now, now if changed else self.theirs[n])
 
     def put_but_for_random(self) -> None:
-        """As the course left them, but for those that move with each use."""
+        """As the course left them, but for those that move with each use: random numbers go on from
+        where they are."""
         for n, switch in enumerate(self.all):
             if not switch.moves_with_use:
                 _put(switch, _got(switch), self.wanted[n])
@@ -193,21 +196,27 @@ def _filters() -> list[Any]:
 
 def _put_filters(wanted: list[Any]) -> None:
     warnings.filters[:] = wanted  # type: ignore[index]
-    # what was shown once is remembered by the version of the filters
+    # Python remembers which warnings it has shown, until it is told that the filters have changed.
+    # Where this version has no such function, `_filters` is called, which does nothing.
     getattr(warnings, "_filters_mutated", _filters)()
 
 
 def _builtins() -> dict[str, Any]:
+    """Python's functions by name, which a learner may hide (`print = ...`).
+
+    Names that begin with `_` (`__import__`) are Python's own, and left out."""
     return {name: value for name, value in vars(builtins).items() if not name.startswith("_")}
 
 
 def _put_builtins(wanted: dict[str, Any]) -> None:
+    """Each has its old meaning again; a name that was added stays."""
     vars(builtins).update(wanted)
 
 
 def _config() -> dict[str, Any]:
     """The settings of course_lib's compiler."""
     config = sys.modules.get("course_lib.config")
+    # The file's functions, classes and modules are no settings.
     plain = (bool, int, float, str, type(None))
     if config:
         return {k: v for k, v in vars(config).items() if type(v) in plain}

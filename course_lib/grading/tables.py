@@ -26,10 +26,11 @@ from .notebooks import CourseError
 # of `grades.csv`
 COLUMNS = ("student", "lesson", "exercise", "grade_id", "points", "out_of", "reason")
 
-# the last four signs are the same ones in the wide form of Chinese and Japanese keyboards
+# The last four signs are the same ones in the wide form of Chinese and Japanese keyboards. A text
+# that has a `'` there already gets one more, so that reading takes away just what writing put.
 _FORMULA = re.compile(r"'*[=+\-@\t\r＝＋－＠]")
 _SEPARATORS = (",", ";", "\t", "|")
-# letters that a spreadsheet cannot hold
+# control characters, which a spreadsheet cannot hold (tab and line feed it can)
 _CONTROLS = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f]")
 
 
@@ -44,7 +45,8 @@ def write_table(path: Path, columns: Sequence[str], rows: Iterable[Mapping[str, 
     new = path.with_name(f"{path.name}.new")
 
     try:
-        # utf-8-sig: without its mark Excel takes the file for an old Windows code page
+        # utf-8-sig: without its mark Excel takes the file for an old Windows code page.
+        # backslashreplace: half a letter, from a strange file name, is written as its number.
         with new.open("w", newline="", encoding="utf-8-sig", errors="backslashreplace") as file:
             csv.writer(file).writerows([columns, *lines])
         os.replace(new, path)
@@ -153,6 +155,7 @@ def _first_filled(lines: list[list[str]]) -> int:
 
 
 def _name_of_column(text: str) -> str:
+    """`Grade ID` → `grade_id`; U+FEFF is a byte order mark that a program wrote twice."""
     return text.strip().strip("\ufeff").lower().replace(" ", "_")
 
 
@@ -168,11 +171,13 @@ def number_in(text: str, what: str) -> float:
     """`2.5`, `2,5`, ` 2 `: a number as a spreadsheet of any country writes it.
 
     `what` names the cell for the message."""
+    # U+00A0: a space at which no line ends; some countries write it between thousands
     plain = text.strip().replace("\u00a0", "").replace(",", ".")
     try:
         value = float(plain)
     except ValueError:
         raise CourseError(f"{what} is {text!r}. It should be a number.") from None
+    # "not <", so that NaN is refused, too
     if not abs(value) < float("inf"):
         raise CourseError(f"{what} is {text!r}. It should be an ordinary number.")
     return value

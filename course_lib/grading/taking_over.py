@@ -50,17 +50,18 @@ def take_over(lesson: Lesson, old: Notebook, where: str, base: Notebook | None) 
     else each answer that is still a stub there. What has no place is kept in a file beside the
     copy."""
     file_before = writing.Seen.of(lesson.copy)
-    copy, theirs = read(lesson.copy), as_copy(handed_out(lesson))
+    copy, exercise = read(lesson.copy), as_copy(handed_out(lesson))
     place = lesson.shown(lesson.copy)
-    if not written_in(copy, [theirs]):
-        merged = merge(as_copy(base) if base is not None else None, theirs, as_copy(old))
+    # Nothing of the learner's is in the copy: the other notebook takes its place.
+    if not written_in(copy, [exercise]):
+        merged = merge(as_copy(base) if base is not None else None, exercise, as_copy(old))
         write_kept(lesson, file_before, merged.nb, "start")
         return [
             f"Your answers in {where} ({some_names(merged.answers)}) are in {place} now.",
             *merged.said,
         ]
 
-    moved_answers, left = _take_single_answers(copy, old, theirs)
+    moved_answers, left = _take_single_answers(copy, old, exercise)
     if moved_answers:
         write_kept(lesson, file_before, copy, "start")
     sentences = []
@@ -76,18 +77,18 @@ def take_over(lesson: Lesson, old: Notebook, where: str, base: Notebook | None) 
 
 
 def _take_single_answers(
-    copy: Notebook, old: Notebook, theirs: Notebook
+    copy: Notebook, old: Notebook, exercise: Notebook
 ) -> tuple[list[str], list[str]]:
     """Fill the stubs in `copy` with the answers in `old`.
 
-    `theirs` is the exercise as it was handed out.
+    `exercise` is as it was handed out: its answers are the stubs.
 
     Gives the names of the answers that were taken, and of those that both notebooks answer, but not
     alike.
     """
-    stubs = {answer_of(cell) for cell in theirs.cells if is_solution(cell)}
-    # Of two cells with one name the first counts: it is written last.
-    others = {
+    stubs = {answer_of(cell) for cell in exercise.cells if is_solution(cell)}
+    # Of two cells with one name the first counts. So it is written last, over the second.
+    other_answers = {
         grading_metadata(cell)["grade_id"]: cell.source
         for cell in reversed(old.cells)
         if is_solution(cell) and answer_of(cell) not in stubs and cell.source.strip()
@@ -96,16 +97,18 @@ def _take_single_answers(
 
     for cell in copy.cells:
         name = grading_metadata(cell).get("grade_id")
-        if not is_solution(cell) or name not in others:
+        if not is_solution(cell) or name not in other_answers:
             continue
         if answer_of(cell) in stubs:
-            cell.source = others[name]
+            cell.source = other_answers[name]
             moved_answers.append(str(name))
-        elif cell.source.strip() == others[name].strip():
+        elif cell.source.strip() == other_answers[name].strip():
             equal_answers.append(name)
 
     return moved_answers, [
-        str(name) for name in others if name not in moved_answers and name not in equal_answers
+        str(name)
+        for name in other_answers
+        if name not in moved_answers and name not in equal_answers
     ]
 
 
@@ -128,5 +131,7 @@ def some_names(names: list[str]) -> str:
 
 
 def write_kept(lesson: Lesson, seen: writing.Seen, nb: Notebook, why: str) -> None:
+    """Write the copy anew. The file before, `seen`, goes into its history; `why` is the command
+    that did it."""
     history.keep(lesson, seen, why)
     writing.write(seen, to_text(nb).encode())

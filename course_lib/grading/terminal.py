@@ -19,6 +19,7 @@ import unicodedata
 from typing import Any
 
 HANDLER = "course"
+"""The name by which streams find `in_other_letters`, as they find Python's "backslashreplace"."""
 
 WIDE = r"\u3000-\u9fff\uff00-\uffef"
 """Chinese characters and their signs, for a class of a regular expression."""
@@ -62,7 +63,9 @@ def plain(sign: str) -> str:
 
 
 def columns_of(text: str) -> int:
-    """How many columns of a terminal a text takes: a Chinese character takes two."""
+    """How many columns of a terminal a text takes: a Chinese character takes two.
+
+    Unicode calls such signs W (wide) or F (full width)."""
     return sum(2 if unicodedata.east_asian_width(sign) in "WF" else 1 for sign in text)
 
 
@@ -76,6 +79,7 @@ def wrapped(text: str, width: int) -> list[str]:
 
     Chinese has no spaces between words: a line may end behind each of its characters, but none
     begins with a comma or a full stop."""
+    # No wide sign in it: there are spaces between its words.
     if columns_of(text) == len(text):
         return textwrap.wrap(text, width)
 
@@ -135,6 +139,7 @@ class Folding:
     """A text stream that folds the lines written to it. All else is asked of the stream below."""
 
     def __init__(self, below: Any) -> None:
+        # `_begun`: the part of the last line that was written without its end yet
         self._below, self._begun = below, ""
 
     def write(self, text: str) -> int:
@@ -165,6 +170,7 @@ def folded(line: str, width: int) -> str:
     if len(line) <= width:
         return line
     begin = _BEGIN.match(line)
+    # Lines that go on keep half of the width at least, however far in the first one begins.
     indent = min(len(begin[0]) if begin else 0, width // 2)
     return textwrap.fill(
         line,

@@ -67,6 +67,7 @@ def parts(root: Path) -> list[Part]:
         Part(path.relative_to(root), Path("notebooks", f"{path.stem}.po"))
         for path in sorted(root.glob("notebooks/[0-9][0-9]_*.ipynb"))
     ]
+    # exercises/NN_name/NN_name.ipynb: another notebook beside it is none of the course's
     translatable += [
         Part(path.relative_to(root), Path("exercises", f"{path.stem}.po"))
         for path in sorted(root.glob("exercises/*/*.ipynb"))
@@ -134,7 +135,8 @@ def _texts(node: ast.expr) -> Iterator[str]:
         for item in node.elts:
             yield from _texts(item)
     elif isinstance(node, ast.Constant) and isinstance(node.value, str):
-        # A number or a sign is the same in every language.
+        # The whole text, if it has two letters side by side: a number or a sign is the same in
+        # every language.
         yield from re.findall(r"(?s)^.*[A-Za-z]{2}.*$", node.value)
 
 
@@ -158,6 +160,7 @@ def words_said(root: Path) -> list[str]:
     library = root / "course_lib"
     for path in sorted((*library.glob("grading/**/*.py"), *library.glob("tools/*.py"))):
         source = path.read_text(encoding="utf-8")
+        # a file that says something itself, or imports `phrase` (alone, or behind other names)
         if path.name in SPEAKING or "import phrase" in source or ", phrase" in source:
             words += words_of_module(source)
     return list(dict.fromkeys(words))
@@ -312,6 +315,7 @@ class State:
 
 
 def states(root: Path, language: str) -> list[State]:
+    """How far each part is in this language; a part that nobody has begun is left out."""
     states_of_parts = []
     for part in parts(root):
         if part.file(root, language).is_file():

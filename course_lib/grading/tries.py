@@ -64,8 +64,10 @@ def limit_of(root: Path) -> Limit:
     try:
         check_options = tomllib.loads(path.read_text(encoding="utf-8")).get("check", {})
         wait, tries = check_options.get("minutes_between", 0), check_options.get("tries_a_day", 0)
+        # "not >=", so that NaN is refused, too; a text raises TypeError here
         if not wait >= 0 or not tries >= 0:
             raise ValueError("a number is below 0")
+    # AttributeError: `check = 3`, which is no table
     except (OSError, ValueError, TypeError, AttributeError) as problem:
         raise CourseError(
             f"{path} cannot be used ({problem}). "
@@ -86,6 +88,7 @@ def require_a_turn(lesson: Lesson, now: datetime | None = None) -> None:
     ]
     free = next_turn(times_of_tries, limit, now)
     if free > now:
+        # rounded up: after so many minutes it is allowed
         minutes = -(-(free - now).total_seconds() // 60)
         raise CourseError(
             phrase(
@@ -100,12 +103,15 @@ def require_a_turn(lesson: Lesson, now: datetime | None = None) -> None:
 
 
 def next_turn(moments: list[datetime], limit: Limit, now: datetime) -> datetime:
-    """From when on the next try is allowed."""
+    """From when on the next try is allowed: the latest moment that a rule asks for, or now.
+
+    A day is the last 24 hours, so that midnight gives nobody twice as many tries."""
     free = [now]
     if moments:
         free.append(max(moments) + timedelta(minutes=limit.minutes_between))
     today = sorted(moment for moment in moments if moment > now - timedelta(days=1))
     if limit.tries_a_day and len(today) >= limit.tries_a_day:
+        # once this one is a day old, one try fewer than allowed is left within the day
         free.append(today[-limit.tries_a_day] + timedelta(days=1))
     return max(free)
 
@@ -139,6 +145,8 @@ def tries_in(path: Path) -> list[Try]:
 
 
 def try_of(line: str) -> Try | None:
+    """The try that a line of the log tells of; None if it tells of none, or gives a time without a
+    zone, which cannot be compared with the others."""
     try:
         record: Any = json.loads(line)
         one_try = Try(
@@ -175,6 +183,7 @@ def courses(paths: Iterable[Path]) -> list[Course]:
             by_lesson: dict[str, list[Try]] = defaultdict(list)
             for each in tries_in(log):
                 by_lesson[each.lesson].append(each)
+            # whose log it is: `ann/tries.jsonl`, or `ann.jsonl`
             name = log.parent.name if log.name == FILE else log.stem
             for lesson, tries in sorted(by_lesson.items()):
                 in_order = sorted(tries, key=lambda each: each.moment)

@@ -29,7 +29,7 @@ from .notebooks import CourseError
 Parts = tuple[str, ...]  # a path below the download, zips counting as folders
 
 DEEPEST = 4  # zips in zips
-DEEPEST_FOLDER = 40
+DEEPEST_FOLDER = 40  # folders in folders
 MOST_ENTRIES = 50_000  # files and folders of all zips
 LARGEST_ENTRY = 512 << 20  # bytes of one file in a zip, unpacked
 LARGEST_ZIPS = 4 << 30  # bytes of all notebooks and zips in zips, unpacked
@@ -71,7 +71,7 @@ Entry = Piece | Folder | Left
 
 @dataclass
 class _Budget:
-    """What the zips of one download may still hold."""
+    """What the zips of one download may still hold: files, and bytes of notebooks and zips."""
 
     entries: int
     unpacked: int
@@ -79,7 +79,7 @@ class _Budget:
 
 @dataclass(frozen=True)
 class _Place:
-    """Where the walk is."""
+    """Where the walk is. `depth`: how many zips it is in; `budget` is one for the whole walk."""
 
     parts: Parts
     depth: int
@@ -132,6 +132,7 @@ def _folder(folder: Path, place: _Place, leave_out: set[str]) -> Iterator[Entry]
 
 
 def _by_name(entry: os.DirEntry[str]) -> bytes:
+    """By bytes, for a name on a disk need not be letters."""
     return os.fsencode(entry.name)
 
 
@@ -231,11 +232,13 @@ def _why_not(
     entry: zipfile.ZipInfo, name: str, steps: list[str], budget: _Budget
 ) -> tuple[str, bool]:
     """Why an entry of a zip is left out, and whether that is harmless; ("", False) if it is
-    taken."""
+    taken. `steps`: the folders and the file of its name."""
+    # /etc/x, ../x, and on Windows C:/x
     if name.startswith("/") or ".." in steps or (steps and steps[0].endswith(":")) or not steps:
         return "Its name leads out of the zip.", False
     if what_it_is := next(filter(None, map(leftover, steps)), ""):
         return f"It is {what_it_is}.", True
+    # The upper half holds the file's mode on Unix; bit 0 of the flags says that it is encrypted.
     if stat.S_ISLNK(entry.external_attr >> 16):
         return LINK, False
     if entry.flag_bits & 1:
@@ -251,7 +254,7 @@ def _why_not(
 
 
 def _is_read(name: str) -> bool:
-    """Whether the bytes of such a file will be wanted."""
+    """Whether the bytes of such a file will be wanted: of others only the name is told."""
     return ".ipynb" in name.lower() or name.lower().endswith(".zip")
 
 
@@ -266,12 +269,14 @@ class _Load:
         try:
             return self.archive.read(self.entry)
         except (zipfile.BadZipFile, zlib.error, EOFError, RuntimeError, ValueError) as error:
+            # 0: no error of the operating system has this number
             raise OSError(0, f"the zip is damaged: {error}") from error
 
 
 def _name_in_zip(entry: zipfile.ZipInfo) -> str:
     """The entry's name: a Mac writes UTF-8 without saying so, an old Windows writes backslashes."""
     name = entry.filename
+    # Without the flag "the name is UTF-8" `zipfile` has read it as cp437, the letters of DOS.
     if not entry.flag_bits & 0x800:
         with suppress(UnicodeError):
             name = name.encode("cp437").decode("utf-8")
@@ -279,7 +284,10 @@ def _name_in_zip(entry: zipfile.ZipInfo) -> str:
 
 
 def _time_of(entry: zipfile.ZipInfo) -> float:
+    """Seconds since 1970; 0.0 where the zip says no true time."""
     try:
+        # `mktime` needs neither weekday nor day of the year (0, 0), and finds out itself whether it
+        # was summer time (-1).
         return time.mktime((*entry.date_time, 0, 0, -1))
     except (ValueError, OverflowError):  # month 0, as some programs write
         return 0.0
@@ -292,4 +300,5 @@ def printable(name: str) -> str:
         text = os.fsencode(name).decode("utf-8", errors="backslashreplace")
     except UnicodeEncodeError:  # half a letter, in the name of a zip's entry
         text = name.encode("utf-8", errors="backslashreplace").decode()
+    # `ascii` puts quotes around
     return "".join(sign if sign.isprintable() else ascii(sign)[1:-1] for sign in text)

@@ -20,6 +20,7 @@ from typing import Any
 
 def resident_bytes(process: Any) -> int:
     """Bytes of memory; what a fork shares with others counts for each in part."""
+    # Linux divides shared memory among those who share it (Pss, in KiB); elsewhere it counts whole.
     with suppress(OSError, StopIteration):
         rows = Path(f"/proc/{process.pid}/smaps_rollup").read_text().splitlines()
         return int(next(row for row in rows if row.startswith("Pss:")).split()[1]) << 10
@@ -32,6 +33,7 @@ def resident_bytes(process: Any) -> int:
 def nameless_bytes(pids: Iterable[int]) -> int:
     """Bytes of files that are open and have no name (deleted, or made by `memfd_create`): no folder
     shows them."""
+    # by device and number of the file: one that is open several times counts once
     bytes_of_file: dict[tuple[int, int], int] = {}
     for pid in pids:
         for number in _listed(f"/proc/{pid}/fd"):
@@ -40,6 +42,7 @@ def nameless_bytes(pids: Iterable[int]) -> int:
             except OSError:  # it is closed already
                 continue
             if stat.S_ISREG(status.st_mode) and not status.st_nlink:
+                # the system counts blocks of 512 bytes, whatever the disk's own are
                 bytes_of_file[status.st_dev, status.st_ino] = status.st_blocks * 512
 
     return sum(bytes_of_file.values())
@@ -59,16 +62,19 @@ def length_of(content: dict[str, Any]) -> int:
 
 
 def size_of(folder: Path, enough: int) -> int:
-    """Bytes in a folder, a file or folder counting as 4096 at least; it stops to count at `enough`.
+    """Bytes in a folder, counted until there are more than `enough`.
+
+    A file or folder counts as 4096 at least, a block of the disk: else a million empty files would
+    cost nothing.
 
     What is nested so deeply that its path is too long cannot be counted: that is more than enough.
     """
-    total, left = 0, [str(folder)]
-    while left and total <= enough:
+    total, folders = 0, [str(folder)]
+    while folders and total <= enough:
         try:
-            with os.scandir(left.pop()) as entries:
+            with os.scandir(folders.pop()) as entries:
                 for entry in entries:
-                    left += [entry.path] if entry.is_dir(follow_symlinks=False) else []
+                    folders += [entry.path] if entry.is_dir(follow_symlinks=False) else []
                     total += max(4096, entry.stat(follow_symlinks=False).st_size)
                     if total > enough:
                         break

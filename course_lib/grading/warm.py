@@ -43,7 +43,7 @@ from typing import Any
 
 from .sandbox import Sandbox, short_place
 
-# the program that holds a sandbox open until a kernel has moved in
+# the program that holds a sandbox open until a kernel has moved in: it sleeps for 68 years
 SLEEPER = ["sleep", "2147483647"]
 WORTH = 3  # the imports take as long as three kernels: for fewer they are not worth it
 STARTING = 600  # seconds that the imports may take on a busy machine
@@ -100,7 +100,7 @@ class Nursery:
 
     def is_worth_it(self) -> bool:
         """Whether the next kernel should be forked: on this system, and after some others or where
-        more are expected."""
+        more are expected. Asking counts as wanting one."""
         if sys.platform != "linux" or not hasattr(os, "pidfd_open") or self.why_not:
             return False
         self._kernels += 1
@@ -129,6 +129,10 @@ class Nursery:
             return int(answer["kernel"])
 
     def _started(self) -> subprocess.Popen[bytes]:
+        """The running nursery.
+
+        It is started first where there is none, or where there is only that of another grader, of
+        which this process is a fork."""
         running = self._process is not None and self._process.poll() is None
         if not running or self._owner != os.getpid():
             self._owner = os.getpid()
@@ -143,6 +147,7 @@ class Nursery:
                 env=Sandbox(self._place).environment(),
                 start_new_session=True,  # Ctrl-C is the grader's
             )
+            # "ready", once all is imported
             self._answer(STARTING)
 
         assert self._process is not None
@@ -206,6 +211,7 @@ def sleeper_in(sandbox_process: int, seconds: float = 20) -> int | None:
 # ---- in the nursery ------------------------------------------------------------------------------
 
 _NAMESPACES = ("cgroup", "ipc", "mnt", "net", "pid", "user", "uts")
+# the flags CLONE_NEW... of <linux/sched.h>, which `setns` takes
 _CLONE = {
     "cgroup": 0x02000000,
     "ipc": 0x08000000,
@@ -215,6 +221,7 @@ _CLONE = {
     "user": 0x10000000,
     "uts": 0x04000000,
 }
+# numbers of <linux/prctl.h>
 _PR_SET_DUMPABLE, _PR_CAPBSET_DROP, _PR_SET_NO_NEW_PRIVS, _PR_CAP_AMBIENT = 4, 24, 38, 47
 
 
@@ -222,12 +229,13 @@ def serve() -> None:
     """Import, say so, then make a kernel for each line that comes, until the grader is gone."""
     import importlib
 
+    # `python -c` puts the folder that it works in before all others: nothing is imported from there
     if sys.path and sys.path[0] == "":
         del sys.path[0]
     for name in IMPORTED:
         importlib.import_module(name)
-    # a kernel of its own would find what these imports leave as young; here it is old for all of
-    # them
+    # Collect garbage once, here: what the imports have made is old from now on, and the frequent
+    # collections of each kernel look at young objects only.
     import gc
 
     gc.collect()
@@ -275,6 +283,7 @@ def _keeper_of(wanted: Wanted) -> dict[str, Any] | None:
         sleeper = os.pidfd_open(wanted.sleeper)
         environment = _environment_of(wanted.sleeper)
         _move_in(wanted, sleeper)
+        # Linux puts only children into a new namespace of process ids, not who enters it.
         kernel = os.fork()
         if kernel == 0:
             os.environ.clear()
@@ -317,6 +326,7 @@ def _move_in(wanted: Wanted, sleeper: int) -> None:
     if rights.get("Seccomp") != _rights_in(_read(status_file)).get("Seccomp"):
         raise OSError("the sandbox filters system calls: that cannot be taken over")
 
+    # Before the namespaces are entered: inside them the group's folder cannot be seen.
     if wanted.pen:
         Path(wanted.pen, "cgroup.procs").write_text(str(os.getpid()))
     for name in dir(resource):
@@ -342,8 +352,8 @@ def _namespaces_to_enter(sleeper: int) -> int:
     Raises OSError where the sandbox shares with us what it must not."""
     kinds = 0
     for name in _NAMESPACES:
-        theirs = os.stat(f"/proc/{sleeper}/ns/{name}").st_ino
-        if theirs != os.stat(f"/proc/self/ns/{name}").st_ino:
+        namespace = os.stat(f"/proc/{sleeper}/ns/{name}").st_ino
+        if namespace != os.stat(f"/proc/self/ns/{name}").st_ino:
             kinds |= _CLONE[name]
 
     for needed in ("mnt", "pid", "net", "ipc", "uts"):
@@ -353,6 +363,7 @@ def _namespaces_to_enter(sleeper: int) -> int:
 
 
 def _read(status: int) -> str:
+    """What an open file of /proc says now: all of it, from its beginning."""
     return os.pread(status, 1 << 16, 0).decode(errors="replace")
 
 
@@ -370,10 +381,14 @@ def _rights_in(status: str) -> dict[str, int]:
 
 
 class _Header(ctypes.Structure):
+    """What `capset` is told first: the form of its data, and whose capabilities (0: its own)."""
+
     _fields_ = (("version", ctypes.c_uint32), ("pid", ctypes.c_int))
 
 
 class _Data(ctypes.Structure):
+    """32 capabilities, a bit each; `capset` takes two of these."""
+
     _fields_ = (
         ("effective", ctypes.c_uint32),
         ("permitted", ctypes.c_uint32),
@@ -385,6 +400,7 @@ def _give_up_rights(libc: Any, rights: dict[str, int]) -> None:
     """Keep the capabilities of the sleeper and no others."""
     prctl = libc.prctl
     prctl(_PR_CAP_AMBIENT, 4, 0, 0, 0)  # clear all
+    # What is not in this set can never be had again, not by starting a program either.
     for number in range(64):
         if not rights["CapBnd"] >> number & 1:
             prctl(_PR_CAPBSET_DROP, number, 0, 0, 0)
@@ -395,6 +411,7 @@ def _give_up_rights(libc: Any, rights: dict[str, int]) -> None:
         data[half].effective = rights["CapEff"] >> shift & low
         data[half].permitted = rights["CapPrm"] >> shift & low
         data[half].inheritable = rights["CapInh"] >> shift & low
+    # the third version of the form: 64 capabilities
     header = _Header(0x20080522, 0)
     if libc.capset(ctypes.byref(header), data):
         raise OSError(ctypes.get_errno(), "its rights cannot be given up")

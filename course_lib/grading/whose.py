@@ -33,6 +33,7 @@ COPY = re.compile(
     r"lesson|notebook|submission|assignment|late|resubmission|attempt|of|my|\W|_)*",
     re.IGNORECASE,
 )
+# a browser or a mail program may put a second ending behind
 NOTEBOOK = re.compile(r"\.ipynb(\.txt|\.json|_)?$", re.IGNORECASE)
 
 
@@ -98,6 +99,7 @@ class Names:
         lesson = self.lesson_in(text)
         if lesson:
             text = self.patterns[lesson].sub(" ", text)
+            # the number of a copy: `ann_01_eager_overhead (2).ipynb`
             text = re.sub(r"\(\d+\)", " ", text)
         elif self.number_in(text):
             text = ""
@@ -154,6 +156,7 @@ class Whose:
     def lesson(self, parts: Parts) -> str:
         """The lesson: by the file's name, else by the nearest folder's."""
         for name in reversed(parts):
+            # A platform puts words before the file's name: only the name that it had counts.
             signature = signed(name)
             if lesson := self.names.lesson_in(
                 signature.rest if signature and signature.rest else name
@@ -162,9 +165,11 @@ class Whose:
         return ""
 
     def lesson_of_file(self, parts: Parts) -> str:
+        """The lesson that the file's own name says, or ""."""
         return self.lesson(parts[-1:])
 
     def lesson_by_number(self, parts: Parts) -> str:
+        """The lesson of a name like `lesson 3`, the file's before the folders', or ""."""
         lessons_by_number = [self.names.number_in(name) for name in reversed(parts)]
         return next(filter(None, lessons_by_number), "")
 
@@ -179,9 +184,12 @@ class Whose:
         if not names_inside:
             return False
         name = re.sub(r"\.zip$", "", parts[-1], flags=re.IGNORECASE)
+        # `gradebook_COURSE_...zip` is Blackboard's name of a download.
         if AROUND.fullmatch(name) or name.lower().startswith("gradebook_"):
             return True
 
+        # A folder with others beside it is one student's among them, unless the names of several
+        # students are in it.
         alone = len(self.children[parts[:-1]]) == 1
         who = {signature.student for child in names_inside if (signature := signed(child))}
         if who:

@@ -27,7 +27,8 @@ from course_lib.languages.messages import has_words
 from course_lib.syntax import parse
 
 _TWO_WORDS = re.compile(r"[A-Za-z]{2} [A-Za-z]{2}")
-"""Python has that, too (`for x in y`): such a text is in the catalog, and is the same there."""
+"""Two words side by side are a sentence, no code. Code that has them, too (`for x in y`), goes into
+the catalog, where its translation is the code itself."""
 
 
 @dataclass(frozen=True)
@@ -89,7 +90,9 @@ class Words:
     """The cells of one notebook, and what a name in them may stand for."""
 
     trees: list[ast.Module]
+    # Function → which of its arguments are said; helpers of the cells are added
     speakers: dict[str, Speaker] = field(default_factory=lambda: dict(LIBRARY))
+    # Name → each expression that it is given anywhere
     values: dict[str, list[ast.expr]] = field(default_factory=lambda: defaultdict(list))
 
     def __post_init__(self) -> None:
@@ -124,6 +127,7 @@ class Words:
         """Each name of a loop stands for what its place holds in each row."""
         if isinstance(rows, ast.Call) and isinstance(rows.func, ast.Attribute):
             rows = rows.func.value  # `table.items()`
+        # a table by its name: what was last written to it above
         if isinstance(rows, ast.Name) and self.values[rows.id]:
             rows = self.values[rows.id][-1]
 
@@ -135,6 +139,7 @@ class Words:
             self.note_items(target, rows.elts)
 
     def note_items(self, target: ast.expr, items: list[ast.Tuple] | list[ast.expr]) -> None:
+        """`target` is each of these items in turn: a name, or names in brackets for its parts."""
         if isinstance(target, ast.Starred):
             target = target.value
         for item in items:
@@ -144,6 +149,7 @@ class Words:
                 self.note_row(target.elts, item.elts)
 
     def note_row(self, targets: list[ast.expr], items: list[ast.expr]) -> None:
+        """Each target has the item of its place; one with a star has all that are left."""
         for place, target in enumerate(targets):
             if isinstance(target, ast.Starred):
                 self.note_items(target, items[place:])
@@ -175,7 +181,8 @@ class Words:
             return False
 
         self.speakers[node.name] = Speaker(places, tuple(names))
-        # What a parameter is when nobody gives it.
+        # What a parameter is when nobody gives it. Defaults belong to the last parameters, so both
+        # are paired from the end.
         defaults = zip(parameters[::-1], node.args.defaults[::-1], strict=False)
         for name, value in defaults:
             self.values[name].append(value)
@@ -196,7 +203,9 @@ class Words:
     # ---- what an expression may say
 
     def texts(self, node: ast.expr, followed: frozenset[str] = frozenset()) -> Iterator[str]:
-        """Each text that this expression may be, as far as the source tells."""
+        """Each text that this expression may be, as far as the source tells.
+
+        `followed`: names that led here, so that `why = why or "..."` has an end."""
         match node:
             case ast.Constant(value=str() as text):
                 yield text
@@ -212,6 +221,7 @@ class Words:
             case ast.Subscript(value=table) | ast.Starred(value=table):
                 yield from self.texts(table, followed)
             case ast.Call(func=ast.Attribute(value=table, attr="get"), args=arguments):
+                # `table.get(key, otherwise)`: the key is not said
                 for part in [table, *arguments[1:]]:
                     yield from self.texts(part, followed)
             case ast.Name(id=name) if name not in followed:

@@ -30,7 +30,8 @@ except ImportError:  # Windows: there commands do not wait for each other
 
 PATIENCE = 10.0  # seconds that a command waits for another one
 SUFFIX = ".unfinished"
-YOUNG = 600.0  # seconds
+# Seconds: where there are no locks, another command may still be writing a file that is younger
+YOUNG = 600.0
 
 
 @dataclass(frozen=True)
@@ -175,11 +176,13 @@ def _advice(problem: OSError) -> str:
 
 def _publish(new: Path, path: Path) -> None:
     """Give `new` the name `path`, where no file may be yet."""
+    # A link fails where there is a file; to rename would replace it without a word.
     try:
         os.link(new, path)
     except FileExistsError:
         raise
     except OSError as problem:
+        # these a renaming would meet, too
         if problem.errno in (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EACCES):
             raise
         # a file system without links: look, then rename
@@ -199,6 +202,7 @@ def _to_disk(folder: Path) -> None:
 
 
 def _wait_for(handle: int, folder: Path, patience: float) -> None:
+    """Take the lock; raise CourseError where another command has it for longer than `patience`."""
     if fcntl is None:
         return
     until = time.monotonic() + patience

@@ -1,4 +1,5 @@
-"""What a learner wrote in a notebook: the answers that are no exercise's, and code in new cells.
+"""What a learner wrote in a notebook: the answers that differ from every stub that was handed out,
+and code in new cells.
 
 In:  a notebook, and the exercises that it may come from. Out: the names of what was written.
 PyTorch has no counterpart.
@@ -44,6 +45,7 @@ def holds_work(lesson: Lesson, path: Path) -> bool:
     nb = readable(path)
     if nb is None:
         return False
+    # A copy may be older than today's exercise: a stub of an earlier release is no work either.
     return bool(written_in(nb, [as_copy(handed_out(lesson)), *kept_bases(lesson)]))
 
 

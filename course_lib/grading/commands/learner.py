@@ -21,7 +21,8 @@ if TYPE_CHECKING:
     from course_lib.grading.marks import Report
     from course_lib.grading.notebooks import Lesson
 
-JUST_SAVED = 5.0  # seconds
+# Seconds: who saved so lately has no need to be told of changes that are not saved
+JUST_SAVED = 5.0
 
 
 def add(commands: Commands) -> None:

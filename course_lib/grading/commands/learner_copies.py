@@ -120,6 +120,7 @@ def start(args: argparse.Namespace) -> int:
     if args.source:
         return start_from(args)
 
+    # Several lessons: only how many copies were made; of one lesson its line.
     if len(args.lessons) != 1:
         return each_lesson(args, copies.start, ("made", "there"))
 
@@ -190,6 +191,7 @@ def update(args: argparse.Namespace) -> int:
     from course_lib.grading import copies
     from course_lib.grading.learners_files import work_in_exercises
 
+    # Without names: lessons of which the learner has a copy, or has written into exercises/.
     def one(lesson: Lesson) -> Done | None:
         is_wanted = bool(args.lessons) or lesson.copy.is_file() or work_in_exercises(lesson)
         return copies.update(lesson) if is_wanted else None

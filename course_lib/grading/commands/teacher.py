@@ -174,6 +174,7 @@ def gradebook(args: argparse.Namespace) -> int:
     filled = fill(args.export, args.grades, args.output, args.written)
     print(filled)
     print(f"written: {args.output}")
+    # the sentences in which `fill` tells of a mark that has no place
     return 1 if any("not in it" in line or "no column" in line for line in filled.said) else 0
 
 

@@ -103,6 +103,7 @@ def report(args: argparse.Namespace) -> int:
 
 def is_there(module: str) -> bool:
     """Whether Python finds a module of this name, here or where it is installed."""
+    # "" is the folder that we are in, where `python -m` looks first
     here, sys.path = sys.path, ["", *sys.path]
     try:
         return importlib.util.find_spec(module) is not None
@@ -115,6 +116,7 @@ def is_there(module: str) -> bool:
 def problem_of_program(program: list[str]) -> str:
     """Why this cannot be run, or "". A program is `-m MODULE ...` or `SCRIPT ...`."""
     is_module = program[:1] == ["-m"]
+    # one word for a script, two for a module
     if len(program) < 1 + is_module:
         return "which program? Say `course report script.py [arguments]` or `course report -m module [arguments]`"
     if is_module:

@@ -47,6 +47,7 @@ class Platform:
 RULES = (
     Platform(
         "Moodle",
+        # A folder's name ends behind the `_`, a file's goes on.
         r"(?P<who>.+?)_(?P<id>\d+)_assignsubmission_(?:file|onlinetext|\w+?)_?(?P<rest>(?<=_).*)?",
     ),
     Platform(
@@ -57,6 +58,7 @@ RULES = (
         "Canvas",
         r"(?P<who>[^_]+)(?:_(?P<late>LATE))?_(?P<id>\d{1,20})_(?P<nr>\d{1,20})_(?P<rest>.+)",
     ),
+    # The student's name is a folder's here. Its `rest` is only the date.
     Platform("Brightspace", r"\d+-\d+ - (?P<who>.+?) - (?P<rest>.*\d{4}.*)"),
 )
 
