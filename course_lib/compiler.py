@@ -109,6 +109,7 @@ class Compiler:
             return always, as_it_is
         if is_skipped(code) or number(code) in NEVER_CAPTURED:
             return SKIP
+        # A mode of torch's is on now, which need not be so at the next call
         if not global_state.is_ordinary():
             return ASK_AGAIN
 
@@ -147,7 +148,8 @@ class Compiler:
     def add_entry(self, frame: Frame, state: CodeState, result: CaptureResult) -> Answer:
         """Compile what was captured: a check and a head for this call and all like it."""
         name = frame.code.co_qualname
-        compiled: Callable[..., Any] = tuple  # the program of an empty graph
+        # For an empty graph: called without inputs, it gives no results, ()
+        compiled: Callable[..., Any] = tuple
         if result.operations:
             events.emit(events.GraphCaptured(result))
             compiled = self.backend(result.graph, result.example_inputs)
@@ -204,10 +206,12 @@ class Compiler:
         """Leave the code to eager for good if its entries are of no use (`giving_up`)."""
         code = frame.code
         operations = [entry.result.operations for entry in state.entries]
+        # A listener is told of each call, so nothing is given up while there is one (`giving_up`).
         if not has_work(operations) and not events.listening():
             self.left[code.co_qualname] = "there is nothing to compile in it"
             return SKIP
 
+        # The count begins here, and anew for another limit.
         if state.at_limit is None or state.at_limit.limit != config.recompile_limit:
             state.at_limit = AtLimit()
             self.count_fits(code, state.at_limit)
@@ -240,7 +244,7 @@ class Compiler:
             ways.choose(trial.call)
 
     def parts(self) -> list[int]:
-        """How many operations each entry has in its graph."""
+        """How many operations each entry has in its graph: the pieces of the program on trial."""
         states = [*self.codes.values()]
         return [entry.result.operations for state in states for entry in state.entries]
 

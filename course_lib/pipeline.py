@@ -152,6 +152,7 @@ class Pipeline:
     def compile_in_symbols(self, gm: fx.GraphModule, codegen: str, differentiate: bool) -> Program:
         """One program for all sizes. What it assumes about them are guards of capture's (`Sizes`).
         Raises NeedsNumbers where something must know a size as a number."""
+        # Floats that are computed of sizes (`n ** 0.5`) become inputs: a kernel takes no formula
         lifted = autograd.lift_numbers(gm, of_sizes=True)
         graph = lifted.graph if lifted else gm
         placeholders = graph.graph.find_nodes(op="placeholder")
@@ -190,6 +191,7 @@ class Pipeline:
                     program = self.compile_forward(graph, codegen)
             except NotImplementedError as problem:
                 raise sizes.NeedsNumbers(str(problem)) from problem
+        # A later question has no guard: it raises
         known.open = False
         return program, known
 
@@ -270,9 +272,11 @@ class Pipeline:
         if codegen == "none":
             if known := sizes.current():
                 return autograd.with_numbers_for_sizes(aten, known)
+            # torch.fx writes `forward` at its first call. Here the written one is taken, not the stub
             _LazyGraphModule.force_recompile(aten)
             return cast(Program, torch.no_grad()(aten.forward))
 
+        # (In Triton's interpreter a kernel for GPUs runs on tensors of the CPU.)
         def is_for_gpu(buffer: Any) -> bool:
             return codegen == "triton" or buffer.device.type == "cuda"
 

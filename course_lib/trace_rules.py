@@ -51,8 +51,8 @@ code."""
 LIBRARIES = tuple(folder_of(path) for path in (torch.__file__, np.__file__, __file__))
 """Folders whose code is not captured, but for `FOLLOWED`."""
 WRITTEN = ("<frozen ", "<course_lib ")
-"""How the file names of code begin that has no file: Python's frozen modules, and code that this
-library writes."""
+"""Code that has no file bears a made-up file name, which begins so: modules that are built into
+Python (`<frozen os>`), and source that this library writes while it runs (`<course_lib head …`)."""
 FOLLOWED = tuple(
     os.path.join(*parts, "")
     for parts in (
@@ -122,14 +122,15 @@ def is_skipped(code: CodeType) -> bool:
 
 @functools.cache
 def is_library(filename: str) -> bool:
-    """Is this a file of Python, torch or this library, or of a tool that runs below a user's
-    call?"""
+    """Is this a file of Python, NumPy, torch or this library, or of one of `TOOLS`, which run below
+    a user's call?"""
     # A user's own package may be installed, too: in `site-packages`, or Debian's `dist-packages`.
     # So of what is installed only `TOOLS` and `LIBRARIES` are libraries.
     _, is_installed, package = filename.partition("-packages" + os.sep)
     if is_installed and package.split(os.sep)[0] in TOOLS:
         return True
 
+    # Python's own modules, with a file or without, and the source that this library writes
     standard = sysconfig.get_path("stdlib") + os.sep
     if filename.startswith(WRITTEN) or (filename.startswith(standard) and not is_installed):
         return True

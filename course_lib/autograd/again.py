@@ -36,7 +36,7 @@ from course_lib.capture import global_state
 from course_lib.written import quiet
 
 QUESTIONS = 64
-"""Answers of rehearsals that a graph keeps."""
+"""Answers of rehearsals that a graph keeps, at most: if there are more, all are forgotten."""
 
 
 class Note(NamedTuple):
@@ -94,7 +94,8 @@ class Again:
 
         # Inputs on which gradients depend
         self.needed = needed_inputs(parts, self.placeholders)
-        # Inputs that the graph writes to: the input's number → the value that it has afterwards
+        # Inputs that the graph writes to: the input's number → that of the value that it holds
+        # afterwards
         self.updated = {update.input: update.index for update in signature.updates}
         # The number of a value → the output of the captured graph that is it, or a view of it
         self.outputs = self.places_of_values()
@@ -224,6 +225,7 @@ class Again:
             if n in noted.held:
                 inputs.append(noted.held[n])
             elif n in self.saved:
+                # Autograd gives none of the saved tensors if one was written to (`GraphNode.saved`)
                 if not saved:
                     beside = "was kept beside a tensor that was written to"
                     return [], f"its input {placeholder.name} {beside}"
@@ -270,6 +272,9 @@ class Again:
             entered = self.entered(views)
             values = self.values_of(self.captured(*entered), entered)
 
+        # The program's hooks go on the values that have just been computed: `autograd.grad` calls
+        # them below. A value that keeps its gradient (`retain_grad`) already has the part from
+        # outside, so it is told which part that is.
         for watched_result in watched:
             if requires_grad(values.get(watched_result.value)):
                 watched_result.watch(

@@ -175,7 +175,7 @@ def is_number(node: fx.Node) -> bool:
 
 
 def turns_level(node: fx.Node) -> bool:
-    """Does it enter or leave a level of `torch.func`, or of forward mode?"""
+    """Does it enter or leave a level of `torch.func`, or of forward-mode AD?"""
     return node.target not in STATE and turns_other_switch(node)
 
 
@@ -295,7 +295,7 @@ class Piece:
         if value.is_leaf:
             return shapes.fake(value, source)
 
-        # Where it comes from is no concern of the piece.
+        # A fake with a gradient and no history is enough: to autograd the piece is one node.
         return shapes.fake(value.detach(), source).requires_grad_(value.requires_grad)
 
 
@@ -321,7 +321,8 @@ def with_fakes(gm: fx.GraphModule, shapes: Shapes, fakes: Sequence[Any]) -> fx.G
         if not isinstance(fake, (torch.Tensor, *SYMBOLIC)):
             node.replace_all_uses_with(fake)
 
-    forget(type(graph))  # the copy's first `forward`; it gets another
+    # `recompile` gives the copy another `forward`, so nobody needs the source of the first one.
+    forget(type(graph))
     graph.recompile()
     return traceable(graph)
 
@@ -367,10 +368,10 @@ def form(arg: Any, fake: Any) -> Any:
         # `repr` tells 0.0 from -0.0
         return type(arg), repr(arg)
 
-    # Sizes that are the same in each call
+    # Sizes that are the same in each call (not strict: `arg.ndim` below tells other ranks apart)
     sizes = []
-    for size, shown in zip(arg.shape, fake.shape, strict=False):
-        if type(shown) is int:
+    for size, size_of_fake in zip(arg.shape, fake.shape, strict=False):
+        if type(size_of_fake) is int:
             sizes.append(size)
 
     # Strides beside symbolic sizes are symbols, too: `Fits.written` asks for them

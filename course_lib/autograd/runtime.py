@@ -86,12 +86,13 @@ def is_written(placeholder: fx.Node) -> bool:
         return False
     # Writes that raise no version: to running statistics of a norm, to `x.data`, and
     # `x.data = ...` (`set_data`)
-    quiet = any(
+    writes_unseen = any(
         getattr(user.target, "__name__", "") in ("batch_norm", "instance_norm", "set_data")
         or (user.target is getattr and user.args[1] == "data")
         for user in placeholder.users
     )
-    return quiet or val.is_inference() or val._version > 0
+    # Tensors of inference mode have no version, so each may have been written to
+    return writes_unseen or val.is_inference() or val._version > 0
 
 
 def finished(
@@ -133,7 +134,10 @@ class Shown:
 
 
 def shown_values(signature: Signature, parts: Partition) -> Shown:
-    """All values, but those that only go into an input by a write that autograd does not see."""
+    """All values, but those that only go into an input by a write that autograd does not see.
+
+    If the input is saved for backward, its value is shown: autograd notes the version of a saved
+    tensor when the node's `forward` has ended, so it would not notice a write in there."""
     returned = {result.index for result in signature.results if not result.of_input}
     quiet = tuple(
         update
@@ -233,6 +237,7 @@ class GraphNode:
             if must_replay:
                 raise RuntimeError(CANNOT.format(why_not))
 
+        # The hook of the last result first: backward goes through a program from its end
         for watched_result in reversed(watched_results):
             if watched_result.value in gradient_of_value:
                 gradient_of_value[watched_result.value] = watched_result.call_hooks(
@@ -244,7 +249,7 @@ class GraphNode:
         self, ctx: Any, gradient_of_value: dict[int, Any], asked: Sequence[int]
     ) -> tuple[Sequence[Any], str]:
         """What forward saved; or nothing, and autograd's words, if a tensor was written to that
-        eager does not need.
+        eager does not need. `asked`: the inputs whose gradients are wanted.
         Raises eager's RuntimeError if eager needs it, too."""
         assert self.replay is not None
         if ctx.noted.changed():
@@ -254,6 +259,8 @@ class GraphNode:
         except RuntimeError as problem:
             if "modified by an inplace operation" not in str(problem):
                 raise
+            # Autograd does not say which of the saved inputs was written to. Would eager refuse if
+            # all were?
             try:
                 self.replay.refuse_as_eager(
                     ctx.noted, gradient_of_value, asked, written=self.replay.saved
@@ -268,7 +275,8 @@ class GraphNode:
             return []
         hooks = hooks_by_value(ctx.hooked, self.shown_values.numbers)
 
-        # Others keep no gradient, so they need not be looked at.
+        # For any other result autograd's own `retain_grad` is right: its whole gradient comes from
+        # outside.
         may_retain = {*self.inner, *hooks}
         alive = [(n, tensor) for n, tensor in ctx.noted.alive_values() if n in may_retain]
         return watched(hooks, alive)
@@ -280,11 +288,13 @@ class GraphNode:
         differentiable = itertools.compress(
             self.shown_values.numbers, self.shown_values.has_gradient
         )
-        wanted = [gradient_of_value.get(n) for n in differentiable]
+        incoming = [gradient_of_value.get(n) for n in differentiable]
         with torch.no_grad(), torch._C._DisableAutocast():
-            gradients = self.gradients_of(saved, wanted, ctx.sizes)
+            gradients = self.gradients_of(saved, incoming, ctx.sizes)
+        # `create_graph=True`, and the captured graph cannot run again: what is differentiated once
+        # more raises, and says why
         if torch.is_grad_enabled() and gradients:
-            return once_only(gradients, [*saved, *wanted], why_not)
+            return once_only(gradients, [*saved, *incoming], why_not)
         return gradients
 
     def function(self) -> type[torch.autograd.Function]:
@@ -428,8 +438,8 @@ def overlaps(inputs: Sequence[Any], signature: Signature) -> bool:
     addresses = [address(x) for x in inputs if isinstance(x, torch.Tensor)]
     if len(set(addresses)) == len(addresses):
         return False
-    users = Counter(addresses)
-    return any(users[address(inputs[update.input])] > 1 for update in signature.updates)
+    inputs_at = Counter(addresses)
+    return any(inputs_at[address(inputs[update.input])] > 1 for update in signature.updates)
 
 
 def address(tensor: torch.Tensor) -> int:

@@ -212,7 +212,7 @@ class Mate(NamedTuple):
 
 class Describing:
     """Finds for each result what it is made of, and collects the values that the graph must
-    return."""
+    return. Arguments as for `signature_of`."""
 
     def __init__(self, inputs: Values, fakes: Values, results: Values, like: Values) -> None:
         self.inputs, self.results, self.like = inputs, results, like
@@ -315,6 +315,7 @@ class Describing:
 
         laid_out = restride(base, base_as_captured)
         number = self.value(laid_out).index
+        # It lay so already: layouts of results are read off the traced tensors themselves.
         if laid_out is base:
             base_as_captured = None
         return Owner(False, number, base, base_as_captured)
@@ -331,6 +332,7 @@ def base_of(tensor: torch.Tensor, mates: Sequence[Mate]) -> torch.Tensor:
     ]
     base = next(iter(with_gradient or tensors_without_base), tensor._base)
 
+    # If a mate has a gradient and the base has none, autograd does not know it as the base's view.
     is_base = base is not None and memory(base) == memory(tensor)
     if not is_base or any(mate.tensor.requires_grad > base.requires_grad for mate in mates):
         raise NotImplementedError("two results share memory in a way that autograd does not know")
@@ -388,7 +390,7 @@ def nodes_between(tensor: torch.Tensor, base: torch.Tensor) -> list[Any]:
 
 
 def next_of(node: Any) -> Any:
-    """The node that a view's gradient flows to."""
+    """The node that a view's gradient flows to: a view has one input only. None at a leaf."""
     return next((earlier for earlier, _ in node.next_functions if earlier is not None), None)
 
 
@@ -455,7 +457,8 @@ def shows_twice(shape: Sequence[Any], strides: Sequence[Any]) -> bool:
     """True if a view with these sizes and strides shows an element of its memory twice.
 
     From the smallest stride to the largest, each must be larger than all that the dimensions before
-    it reach. Symbolic sizes are put in order by a guess, which the comparisons confirm."""
+    it reach. (A dimension of size 1 reaches nothing.) Symbolic sizes are put in order by a guess,
+    which the comparisons confirm."""
     dims = [
         (stride, size)
         for stride, size in zip(strides, shape, strict=True)

@@ -89,9 +89,8 @@ def largest(function: Any, a: Any, b: Any) -> fx.Proxy:
 
 
 class GraphBuilder:
-    """Records operations.
-
-    `inputs` are the tensors and numbers from outside that some operation uses, in order."""
+    """Records operations. `inputs`: the tensors and numbers from outside that some of them uses, in
+    order."""
 
     def __init__(self, shapes: Shapes) -> None:
         self.graph = fx.Graph()
@@ -308,9 +307,10 @@ class GraphBuilder:
         if not inplace and isinstance(target, types.BuiltinFunctionType):
             target = OUT_OF_PLACE.get(target, target)
         if not isinstance(target, str):
+            # torch.fx cannot print a function or class as an argument. One that means a dtype
+            # (`float`) becomes that dtype; others go into the target, which a method's name cannot.
             args, kwargs = fx.node.map_aggregate((args, kwargs), dtype_of_class)
             target, args, kwargs = with_functions_bound(target, args, kwargs)
-
         op = "call_method" if isinstance(target, str) else "call_function"
         node = self.graph.create_node(op, target, self.argument(tuple(args)), self.argument(kwargs))
         node.meta.update(val=result, location=self.location, module=self.module)

@@ -168,6 +168,7 @@ class HeadBuilder(Rebuilder):
 
     def call_of_the_graph(self, arguments: list[str]) -> str:
         """`__out = __graph(...)`"""
+        # Two spaces are as wide as the ", " between arguments.
         if len("  ".join(arguments)) > WIDTH:
             listed = "".join(f"\n        {argument}," for argument in arguments) + "\n    "
         else:

@@ -19,7 +19,8 @@ import torch
 WHOLE = {operator.add, operator.sub, operator.mul, operator.floordiv, operator.mod, operator.neg}
 WHOLE |= {operator.iadd, operator.isub, operator.imul, operator.ifloordiv, operator.imod}
 WHOLE |= {operator.pos, abs}
-"""Functions that give an int for ints, and a float where a float takes part."""
+"""Functions under which whole numbers stay whole: they give an int for ints, and a float where a
+float takes part."""
 ROUNDING = {int, round, math.floor, math.ceil, math.trunc}
 """Functions that give an int for one number."""
 POWERS = {operator.pow, operator.ipow, pow}

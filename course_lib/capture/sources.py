@@ -79,7 +79,8 @@ class Source:
     before: str = ""
     # What a user would write behind the shorter path; None if it is as in `before` and `after`
     pretty: str | None = None
-    # True if a user would write `pretty` alone, without the shorter path
+    # True if a user would write `pretty` alone, without the shorter path: a variable's name is
+    # written without the dict or the function in which it lies
     alone: bool = False
     # The module's name if this is the root `Imported(module)`
     module: str = ""

@@ -202,7 +202,7 @@ class Printer:
         return self.sizes[number]
 
     def size_as_divisor(self, number: Any) -> str:
-        """`size`, as it is written behind / or %."""
+        """`size`, as it is written behind / or %: there a product of symbols needs brackets."""
         if isinstance(number, Size):
             return self.divisor(number.expr)
         return self.size(number)

@@ -174,6 +174,8 @@ def compiled(
     with torch.cuda.device(index):
         compiled_kernel = compile_now(kernel, source, how)
         shared = compiled_kernel.metadata.shared
+        # What it gives begins with the loaded module and its function. The driver keeps the module
+        # loaded until the process ends: Triton never unloads one.
         function = driver.utils.load_binary(
             compiled_kernel.name, compiled_kernel.kernel, shared, index
         )[1]

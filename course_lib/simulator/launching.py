@@ -314,8 +314,8 @@ depth = 0
 
 
 def find_patches() -> None:
-    """What Triton's interpreter changes in its language for each launch, looked up once; and what
-    changes here besides."""
+    """Fill `patches`: what Triton's interpreter changes in its language for each launch, and what
+    the simulator changes besides. The language itself is left as the compiler takes it."""
     # The compiler keeps some functions of the language in a table of its own. It must see them as
     # they are without patches.
     importlib.import_module("triton.compiler.code_generator")
@@ -386,6 +386,7 @@ def put_in_place() -> None:
     def call_from_a_kernel(self: Any, *args: Any, **kwargs: Any) -> Any:
         return self.rewrite()(*args, **kwargs)
 
+    # Fill `patches`, which each launch puts into `triton.language` and takes out again
     find_patches()
     kernel = interpreter.InterpretedFunction
     kernel.run, kernel.rewrite, kernel.__call__ = run, rewrite, call_from_a_kernel

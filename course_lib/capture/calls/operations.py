@@ -49,8 +49,9 @@ that is guarded."""
 
 
 def is_operation(function: Any) -> bool:
-    """Does torch's function compute on tensors, with no other effect? Then it may be a node."""
-    # the schema of an ATen or custom operator says what it writes to
+    """Does torch's function compute on tensors, with no other effect? Then it may be a node. (A
+    write to one of its arguments is no other effect: the graph keeps it, in its place.)"""
+    # An ATen or custom operator may write to an argument: then its schema says so
     if is_a(function, (torch._ops.OpOverload, torch._ops.OpOverloadPacket)):
         return True
     if getattr(function, "__module__", None) not in OPERATION_MODULES:
@@ -59,6 +60,8 @@ def is_operation(function: Any) -> bool:
         return False
 
     if is_a(function, types.BuiltinFunctionType):
+        # What lies in `torch._C` itself turns or asks a switch. One kind of these is a node all the
+        # same: the graph enters and leaves the levels of forward-mode AD (`_enter_dual_level`)
         is_switch = function.__self__ is torch._C and "_dual_level" not in function.__name__
         return not is_switch and function not in FACTS
     return is_a(function, types.FunctionType) and function.__module__ != "torch"

@@ -38,7 +38,7 @@ BINARY_UFUNCS = {
     "lshift": "left_shift",
     "rshift": "right_shift",
 }
-"""Python's operators that have a form for each side, and one in place."""
+"""The name in Python's methods (`__add__`, `__radd__`, `__iadd__`) → NumPy's ufunc."""
 COMPARISON_UFUNCS = {
     "lt": "less",
     "le": "less_equal",
@@ -72,11 +72,13 @@ def reflected(name: str) -> Callable[[Any, Any], Any]:
 
 
 def in_place(name: str) -> Callable[[Any, Any], Any]:
-    """`array += other`: the array's memory changes. (A number is another one afterwards.)"""
+    """`array += other`: the array's memory changes."""
 
     def operate(self: Any, other: Any) -> Any:
+        # A number cannot change: Python goes on with `__add__`, and the variable gets its result.
         if type(self) is Number:
             return NotImplemented
+        # "same_kind": as NumPy casts in place, which puts no fractions into integers
         assign(self, ..., compute(getattr(np, name), [self, other]), "same_kind")
         return self
 
@@ -123,7 +125,7 @@ def argument(value: Any, tensor: torch.Tensor | None = None) -> Any:
     if type(value) is Number:
         if value.symbol is not None:
             return value.symbol()
-        # A tensor without dimensions does what a number would.
+        # A tensor without dimensions does what a number would: it leaves the other's dtype alone.
         if tensor is not None and tensor.ndim and value.dtype.kind in kinds_below(tensor):
             return value.tensor
         if value.known is not None:
@@ -169,7 +171,7 @@ def is_of_one_element(index: Any, tensor: torch.Tensor) -> bool:
 
 
 def set_item(array: Array, index: Any, value: Any) -> None:
-    """`array[index] = value`"""
+    """`array[index] = value`: NumPy casts any number to the array's dtype ("unsafe")."""
     assign(array, index, value, "unsafe")
 
 
@@ -186,6 +188,7 @@ def assign(array: Array, index: Any, value: Any, casting: Any) -> None:
     dtype = dtype_of(value)
     if isinstance(dtype, np.dtype) and not np.can_cast(dtype, array.dtype, casting):
         refuse(f"writes {dtype} numbers to an array of {array.dtype}")
+    # NumPy drops the imaginary parts and warns, which a graph would not
     if "c" in kinds_of([value]) and array.dtype.kind != "c":
         refuse("writes complex numbers to an array of real ones")
 

@@ -21,11 +21,12 @@ from course_lib.capture.corners.numpy_rules import NUMPY_DTYPES, TORCH_DTYPES
 from course_lib.capture.sources import Unsupported
 
 MOST_CONSTANTS = 4096
-"""Elements of an array of constants that a graph may hold."""
+"""Elements of an array of constants that a graph may hold: they stand in its code one by one."""
 HINT = "use torch's function, or call it outside the compiled function"
 
 
 def refuse(what: str) -> NoReturn:
+    """End the graph here. `what` the program does, in the words of the message."""
     raise Unsupported(what, HINT)
 
 
@@ -234,7 +235,7 @@ def tensor_of(array: np.ndarray[Any, Any]) -> torch.Tensor:
 
 
 def number_or_array(tensor: torch.Tensor) -> Any:
-    """NumPy gives a number where a result has no dimensions."""
+    """What stands for a result: NumPy gives a number where it has no dimensions."""
     if tensor.ndim:
         return Array(tensor=tensor)
     return Number(NUMPY_DTYPES[tensor.dtype], lambda: tensor)

@@ -38,6 +38,7 @@ def viewed(view: Any) -> Any:
 def view_of_dict(world: World, view: Any, source: Source) -> Any:
     """The stand-in of a view."""
     mapping = world.wrap(viewed(view), source.inside("viewed"))
+    # A dict of which capture knows only that it is there has no view that could be read.
     if world.is_opaque(mapping):
         return GO_ON
     world.assume_type(view, source)

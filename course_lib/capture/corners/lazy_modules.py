@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 
 def has_no_parameters_yet(it: Machine, module: Any) -> bool:
-    """A lazy module from outside, of torch's own, that was not called yet?"""
+    """Is it a lazy module from outside, of torch's own, that was not called yet?"""
     known = it.world.of(module)
     if known is None or not is_a(module, LazyModuleMixin) or not is_a(module, torch.nn.Module):
         return False
@@ -45,17 +45,20 @@ def give_parameters(it: Machine, module: Any, args: list[Any], kwargs: dict[str,
     known = world.of(module)
     assert known is not None
     real: Any = known.real
-    hooks = real._forward_pre_hooks.keys() - {real._initialize_hook.id}
-    if has_changed(world) or any(map(draws_numbers, world.builder.graph.nodes)) or hooks:
+    # Eager calls the user's own hooks first, which may do anything.
+    users_hooks = real._forward_pre_hooks.keys() - {real._initialize_hook.id}
+    if has_changed(world) or any(map(draws_numbers, world.builder.graph.nodes)) or users_hooks:
         raise Unsupported(
             f"a {type(real).__name__} makes its parameters after something else was done",
             "call the module once before you compile",
         )
 
+    # Parameters outlive this call, so they are made outside of inference mode.
     with world.builder.real_world(), torch.inference_mode(False):
-        shapes = [tree_map(without_data, part) for part in (args, kwargs)]
+        arguments = [tree_map(without_data, part) for part in (args, kwargs)]
         try:
-            frames.call(None, real._infer_parameters, real, *shapes)
+            # torch has it as a hook: it is given the module once more, beside being its method
+            frames.call(None, real._infer_parameters, real, *arguments)
         except Exception as error:
             why = f"a {type(real).__name__} cannot make its parameters: {error}"
             raise Unsupported(why, "it raises in eager too") from None

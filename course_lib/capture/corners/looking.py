@@ -66,7 +66,7 @@ def local_variables(it: Machine) -> dict[str, Any]:
     if not LOCALS_ARE_ONE_DICT:
         return variables
 
-    # each call brings the one dict up to date
+    # Up to Python 3.12 all calls give one dict, and each call brings it up to date.
     one_dict: dict[str, Any] = vars(it).setdefault("kept_locals", {})
     for name in names.keys() - variables.keys():
         one_dict.pop(name, None)
@@ -87,8 +87,8 @@ class GlobalVariables(NamesOneByOne):
         """The variable's value; MISSING if the module has no such variable."""
         stored = self.world.stored.get((id(self.variables), name))
         if type(name) is not str or (stored is None and name not in self.variables):
-            # asked for its guard that the name is absent; its answer may be a builtin, which
-            # `globals()` has not
+            # This leaves the guard that the name is absent. The answer is not used: it may be a
+            # builtin, which `globals()` does not have.
             self.world.read_global(self.variables, str(name), self.function)
             return MISSING
         return self.world.read_global(self.variables, name, self.function)
@@ -119,8 +119,10 @@ def frame_above(it: Machine, depth: Any = 0) -> InterpretedFrame:
 
 
 def frame_at(it: Machine, place: int) -> InterpretedFrame:
+    """The frame at this place, counted from the captured one. It is the same object at each ask."""
     if place < 0:
         raise Unsupported("looks at the frames of its callers, which are not captured")
+    # Eager has more frames in between, where capture has called a module without torch's code
     if any(place < left_out.depth for left_out in it.world.left_out):
         raise Unsupported("looks at the frames of `nn.Module.__call__`, which are not interpreted")
     machine = it.world.running[place]
@@ -237,12 +239,15 @@ def has_other_names(value: Any, known: Known) -> bool:
     if own_dict(value).keys() - own_dict(known.real).keys():
         return True
 
+    # Names that it had when they were read, and that it has no longer: neither in its dict nor in a
+    # slot
     attributes = known.attributes or {}
     read = [name for name, was in attributes.items() if was is not MISSING]
     return any(name not in own_dict(value) and not is_full(value, name) for name in read)
 
 
 def names_outside(it: Machine, value: Any, source: Source) -> list[str]:
+    """`dir` of an object as it is outside, and a guard that it will be the same."""
     names = dir(value)
     it.world.assume(source, "names", KeysAre(names, "dir({})"))
     return list(names)

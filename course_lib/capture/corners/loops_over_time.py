@@ -83,10 +83,14 @@ def is_packed(args: Any) -> bool:
 
 
 def steps_of(args: Any) -> Any:
-    """How many steps a network over time takes, in all its layers and directions together."""
+    """How many steps a network over time takes, in all its layers and directions together.
+
+    Behind the parameters, torch's functions take: has_biases, num_layers, dropout, train,
+    bidirectional, and (not if the sequences are packed) batch_first."""
     data, second, *_ = args
     if is_packed(args):
         _, layers, _, _, bidirectional = args[4:9]
+        # `second` is batch_sizes: how many sequences go on, for each step
         length = second.shape[0]
     else:
         _, layers, _, _, bidirectional, batch_first = args[3:9]

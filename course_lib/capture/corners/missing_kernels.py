@@ -82,8 +82,8 @@ def looks_at_data(name: str) -> bool:
 
 
 def takes_zeros(name: str, tensors: list[torch.Tensor]) -> bool:
-    """Does an operation that looks at its data take zeros? An index of 0 is one, unless there is
-    nothing to choose from."""
+    """Does an operation that looks at its data take zeros? The index 0 is right, unless a tensor
+    has no elements."""
     return bool(set(name.split("_")) & ZEROS_ARE_RIGHT) and all(map(elements, tensors))
 
 

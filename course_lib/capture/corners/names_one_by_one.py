@@ -65,4 +65,5 @@ def get(it: Machine, names: NamesOneByOne, name: Any, default: Any = None) -> An
     return NamesOneByOne.get(names, name, default)
 
 
+# Calls of `get` run as they are: nobody follows the code of this class.
 FUNCTIONS[NamesOneByOne.get] = get

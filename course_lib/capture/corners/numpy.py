@@ -74,6 +74,7 @@ def number(world: World, value: Any, source: Source) -> Any:
     if type(item) in (int, float):
         place = Source(".item()", source)
         symbol = world.number(item, place, at_once=source.is_variable)
+    # It has no symbol: it has not changed so far, or is a bool
     if symbol is item or value.dtype not in TORCH_DTYPES:
         assume_value(world, value, source)
         return world.know(value, value, source).stand_in
@@ -137,7 +138,7 @@ NOT_NOW = set(
     piecewise apply_along_axis apply_over_axes frompyfunc fromiter frombuffer from_dlpack info show_config
     show_runtime nditer""".split()
 )
-"""Functions with an effect, or that call the program's."""
+"""Functions that have an effect, or call functions of the program: they run in eager."""
 
 
 def is_of_numpy(it: Machine, function: Any) -> bool:
@@ -201,6 +202,7 @@ def call_method(it: Machine, method: Method, /, *args: Any, **kwargs: Any) -> An
     """`array.sum(axis=0)`"""
     name, owner = method.name, method.owner
     constant = type(owner) is Array and owner.constant is not None
+    # Those named here give the memory another form, or write it to a file: they are refused below
     if constant and name not in ("view", "setflags", "resize", "tofile", "dump", "byteswap"):
         return frames.call(None, call_method_now, owner, name, args, kwargs)
 
@@ -227,6 +229,7 @@ def of_bound(bound: Any, owner: Array, args: Any, kwargs: dict[str, Any]) -> Any
     """What a method of a constant array gives; a view shares the array's memory."""
     if bound.__name__ in ("tolist", "item", "tobytes"):
         return bound(*value_of(args))
+    # `owner` is among the arguments: with it the result is compared for shared memory (`given`)
     return run_now(lambda first, *rest, **options: bound(*rest, **options), [owner, *args], kwargs)
 
 

@@ -28,7 +28,7 @@ def is_constant(value: Any) -> bool:
 
     if kind is Array:
         return value.constant is not None
-    # `isinstance` below would say that it is one of NumPy's.
+    # `isinstance` below would take it for a number of NumPy's.
     if kind is Number:
         return False
 

@@ -41,6 +41,7 @@ def call(function: Any, args: list[Any], kwargs: dict[str, Any]) -> Any:
         except TypeError as error:
             refuse(f"calls numpy.{name} with arguments that are not followed: {error}")
     rule = FUNCTIONS_OF_ARRAYS.get(name)
+    # (0 arrays stands for a sequence of arrays, which is one argument)
     if rule is None or len(args) < max(rule.array_arguments, 1):
         refuse(f"calls numpy.{name} of data that only the graph knows")
     return whole(name, rule, args, kwargs)
@@ -67,6 +68,7 @@ def whole(name: str, rule: Whole, args: list[Any], kwargs: dict[str, Any]) -> An
 
     if dtype is not None and np.dtype(dtype) != NUMPY_DTYPES[result.dtype]:
         refuse(f"calls numpy.{name} with another dtype")
+    # `squeeze` of an array stays an array, of a number a number
     squeezes_number = name == "squeeze" and type(arrays[0]) is Number
     if name in KEEP_NO_DIMENSIONS and not squeezes_number:
         return Array(tensor=result)
@@ -127,6 +129,7 @@ def where(condition: Any, *sides: Any) -> Any:
 def clip(array: Any, low: Any = None, high: Any = None) -> Any:
     """`numpy.clip(array, low, high)`"""
     if low is None and high is None:
+        # Older versions of NumPy raise, newer ones copy the array: eager asks the one that is there
         refuse("calls numpy.clip without limits")
     if low is not None:
         array = compute(np.maximum, [array, low])
@@ -136,7 +139,8 @@ def clip(array: Any, low: Any = None, high: Any = None) -> Any:
 
 
 def rounded(array: Any, decimals: int = 0) -> Any:
-    """`numpy.round(array)`, to whole numbers."""
+    """`numpy.round(array)`, to whole numbers. Rounding to other decimals is refused: NumPy
+    multiplies, rounds and divides, and torch's result may differ in the last bit."""
     if decimals != 0 or array.dtype.kind != "f":
         refuse("rounds an array of NumPy to decimals")
     return compute(np.rint, [array])

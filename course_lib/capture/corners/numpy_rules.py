@@ -29,7 +29,7 @@ TORCH_DTYPES = {
     for name in """bool uint8 int8 int16 int32 int64 float16 float32 float64 complex64 complex128""".split()
 }
 """The dtypes that both have."""
-NUMPY_DTYPES = {ours: theirs for theirs, ours in TORCH_DTYPES.items()}
+NUMPY_DTYPES = {of_torch: of_numpy for of_numpy, of_torch in TORCH_DTYPES.items()}
 
 
 # ---- functions of elements -----------------------------------------------------------------------
@@ -148,7 +148,7 @@ UFUNCS: dict[str, Elementwise] = {
     # products (of floats: torch's own order of the sums, as for tensors)
     "matmul": Elementwise(torch.matmul, "iuf"),
 }
-"""`numpy.NAME(x, ...)`"""
+"""`numpy.NAME(x, ...)`, for all ufuncs that the graph computes"""
 
 
 # ---- reductions ----------------------------------------------------------------------------------
@@ -419,4 +419,3 @@ KEEP_NO_DIMENSIONS = {
 KEEP_NO_DIMENSIONS |= {"broadcast_to", "tril", "triu", "expand_dims"}
 """Functions whose result stays an array where it has no dimensions. All others give a number
 then."""
-"""What gives an array also where it has no dimensions; anything else gives a number."""

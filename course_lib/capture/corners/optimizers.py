@@ -1,6 +1,7 @@
 """Optimizers that are not torch's own: their `step` and their `zero_grad` are followed.
 
-In:  a call of `zero_grad`, or the empty method that torch's profiler looks for.
+In:  a call of `zero_grad`, or of `_optimizer_step_code`, an empty method by which torch's profiler
+     finds the step.
 Out: what torch's code does. `zero_grad` of torch's own optimizers ends the graph. It depends on
      whether there are gradients, which changes after the first call: the graph around it would be
      compiled twice.

@@ -3,8 +3,8 @@
 In:  the pool, and a tensor whose last size is symbolic.
 Out: the pool that gives places as well, and of its two results the values.
 
-What torch checks before it takes maxima alone makes a number of the length, so each length would be
-a graph of its own. The pool that gives places as well is traced with symbols.
+The pool that gives maxima alone checks the length as a number, so each length would have a graph of
+its own. The pool that gives their places as well takes symbols.
 In PyTorch: `max_pool1d` in `aten/src/ATen/native/MaxPooling.cpp`; torch compiles once a length.
 """
 

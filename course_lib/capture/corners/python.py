@@ -55,7 +55,8 @@ def log_nothing(level: int, it: Machine, logger: Any, *args: Any, **kwargs: Any)
 
 
 def is_plain_logger(logger: Any) -> bool:
-    """Does Python's own code say whether it writes?"""
+    """Is it a logger of which Python's own code says whether a level is on? Only that can be
+    guarded."""
     is_pythons_method = type(logger).isEnabledFor is logging.Logger.isEnabledFor
     return is_pythons_method and isinstance(logger, logging.Logger)
 

@@ -36,6 +36,7 @@ METHODS_OF_C = (types.MethodDescriptorType, types.WrapperDescriptorType)
 
 def write_view(head: Rebuilder, view: Any) -> str:
     """`keys()`, `values()` or `items()` of the dict that it looks at."""
+    # `dict_keys` or `odict_keys` → `keys`
     method = type(view).__name__.partition("_")[2]
     return f"{head.rebuild(gc.get_referents(view)[0])}.{method}()"
 
@@ -47,7 +48,9 @@ def write_id(head: Rebuilder, number: Id) -> str:
 
 
 def write_partial(head: Rebuilder, value: functools.partial[Any]) -> str:
-    """What C code calls in place of a function is that function. Any other partial is made anew."""
+    """A `partial`, made anew. But where C code has got one in place of a function of the program
+    (`call_back`), it is the function."""
+    # Its arguments: the world, the function
     if value.func is call_back:
         return head.rebuild(value.args[1])
     return write_reduced(head, value)
@@ -126,7 +129,9 @@ def write_generator(head: Rebuilder, generator: Any) -> str:
     offset = it.program[place].offset
     refuse_early_end(head, it, offset)
 
+    # On top of the stack: what `next` sends into a generator, None
     stack = [*stack_of(head, it), "None"]
+    # True: it goes on without being compiled
     name = head.assign(resumption(head, it, offset, stack, head.rebuild(it.function), True))
     if has_started:
         head.body.append(f"next({name})  # to the `yield` where it stands")

@@ -174,8 +174,8 @@ def keep_from_nothing(function: Any, args: Any, kwargs: dict[str, Any]) -> None:
 
 
 def sizes_of_data_to_squeeze(function: Any, args: Any) -> list[Any]:
-    """`x.squeeze()` drops a dimension of size 1. Torch takes one that only the data says for
-    another."""
+    """The sizes of `x` in `x.squeeze()` that only the data says. `squeeze` drops dimensions of size
+    1, and torch records it as if none of these sizes were 1."""
     if name_of(function) not in ("squeeze", "squeeze_"):
         return []
     if not isinstance(args[0], torch.Tensor):
@@ -241,7 +241,7 @@ def too_large(leaves: list[Any], tensors: list[torch.Tensor]) -> bool:
     """Is there a number that one of the dtypes cannot hold?"""
     dtypes = {tensor.dtype for tensor in tensors}
 
-    # Each dtype holds the small ones.
+    # The narrowest dtype of numbers, int8, holds up to 127.
     large = [leaf for leaf in leaves if type(leaf) in (int, float) and abs(leaf) > 127]
     for dtype in dtypes:
         for number in large:

@@ -43,7 +43,7 @@ RUN_AS_THEY_ARE = (
     torch._functorch.predispatch.lazy_load_decompositions,
     *(torch.distributed.is_available, getattr(torch.distributed, "is_initialized", None)),
 )
-"""Functions that look at functions and types only: nothing to follow."""
+"""Functions that look at functions and types only: nothing to follow. (In groups, by module.)"""
 
 
 def is_compiling(it: Machine) -> bool:
@@ -75,14 +75,17 @@ def attention_switch(name: str, it: Machine) -> Any:
 
 
 def enter_autocast(it: Machine) -> int:
+    """`torch.autocast_increment_nesting()`: how many autocast contexts are open now."""
     return it.world.nest(1)
 
 
 def leave_autocast(it: Machine) -> int:
+    """`torch.autocast_decrement_nesting()`: how many are still open."""
     return it.world.nest(-1)
 
 
 def no_context(it: Machine, *args: Any, **kwargs: Any) -> Any:
+    """In place of one of `INERT`: a context that does nothing."""
     return contextlib.nullcontext()
 
 

@@ -45,14 +45,16 @@ class Generators(Machine):
             yielded = stop.value
 
         if yielded is NOTHING:
-            raise value  # here, for the iterator takes no exceptions
+            # `value` is an exception, and the iterator has not yielded for it: as in CPython it
+            # is raised at the `yield from`
+            raise value
         self.push(yielded)
 
     def hand_on(self, receiver: Any, value: Any) -> Any:
         """What the iterator `receiver` yields when `value` is sent into it, or thrown if it is an
         exception.
 
-        NOTHING: the iterator takes no exceptions."""
+        NOTHING: it yields nothing, for it takes no exceptions, or a GeneratorExit has closed it."""
         if value is None:
             return self.native(next, receiver)
 

@@ -88,7 +88,8 @@ class Names(Machine):
         return UnboundLocalError(UNBOUND.format(kind="local", name=name))
 
     def STORE_DEREF(self, instruction: Instruction) -> None:
-        """Put a value into a cell."""
+        """Put a value into a cell. (One from outside has a stand-in; the head writes to the real
+        one.)"""
         cell = self.world.open_cell(self.locals[instruction.arg])
         cell.cell_contents = self.pop()
 

@@ -50,6 +50,7 @@ def random_from(x: Tensor, low: int, high: int | None, **generator: Any) -> Any:
     `randint_like` draws the same numbers in the same order."""
     if high is None:
         high = behind_largest(x.dtype)
+    # `randint_like` takes bounds of 64 bits, and no generator
     if high > LARGEST or generator.get("generator") is not None:
         return NotImplemented
     return aten.randint_like.low_dtype(x, low, high)
@@ -87,7 +88,7 @@ def power(x: Tensor, y: Any) -> Any:
     """A bool to the power of a bool is a bool, where torch's fake tensors take the result for
     int64."""
     if x.dtype is torch.bool and isinstance(y, bool):
-        return x | (not y)
+        return x | (not y)  # x ** True is x, x ** False is True
     return whole_power(x, y)
 
 
