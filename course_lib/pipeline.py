@@ -272,7 +272,7 @@ class Pipeline:
         if codegen == "none":
             if known := sizes.current():
                 return autograd.with_numbers_for_sizes(aten, known)
-            # torch.fx writes `forward` at its first call. Here the written one is taken, not the stub
+            # torch.fx writes `forward` at its first call: here the written one, not the stub
             _LazyGraphModule.force_recompile(aten)
             return cast(Program, torch.no_grad()(aten.forward))
 
