@@ -301,6 +301,7 @@ def tell_failures(frame: Frame, state: CodeState) -> None:
 
 def is_not_worth_it(result: CaptureResult) -> bool:
     """Would running the frame in Python do as well?"""
+    # Without operations nothing is gained, but a head may have a warning to show (`looks_up`)
     problem = result.problem
     if problem is None:
         return result.operations == 0 and not result.looks_up
@@ -421,6 +422,7 @@ def compile(
     may_race = pipeline is None and backends.may_be_left(backend, options)
     pipeline = pipeline or Pipeline()
     chosen = backends.find(backend, mode, options, pipeline)
+    # (Behind the checks: what torch refuses is refused all the same.)
     if disable:
         return model
 

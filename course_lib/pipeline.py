@@ -88,6 +88,7 @@ class Pipeline:
             with capture.recording_mode():
                 if not differentiate:
                     return self.compile_forward(gm, codegen)
+                # (All of it is one piece, but under DistributedDataParallel.)
                 compile_piece = partial(self.compile_with_gradients, codegen=codegen)
                 return autograd.in_pieces(gm, compile_piece)
 

@@ -110,6 +110,7 @@ def of_two(name: str, left: Any, right: Any) -> Any:
 
 def beside_tensor(name: str, left: Any, right: Any) -> Any:
     """`tensor + number`, or `number + tensor`, as torch does it."""
+    # torch's function must take a number as it is: as a tensor it would have a dtype of its own
     rule = UFUNCS.get(name)
     if rule is None or not rule.takes_numbers:
         refuse(f"calls numpy.{name} of a tensor and an array")

@@ -206,7 +206,7 @@ def attribute_of_thread_local(it: Machine, known: Known, name: str) -> Any:
 
 
 def change_thread_local(it: Machine, known: Known, name: str, new: Any = MISSING) -> None:
-    """`local.name = new`: the head does it."""
+    """`local.name = new`, or `del local.name` if `new` is MISSING: the head does it."""
     if new is MISSING:
         attribute_of_thread_local(it, known, name)  # raises if there is none
     it.world.store(known.stand_in, name, new)

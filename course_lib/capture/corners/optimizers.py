@@ -32,6 +32,7 @@ def zero_grad(it: Machine, optimizer: Any, *args: Any, **kwargs: Any) -> Any:
     """`optimizer.zero_grad()`"""
     if not is_users(type(optimizer)):
         return GO_ON
+    # torch has wrapped it, so that TorchDynamo leaves it alone
     function: Any = inspect.unwrap(Optimizer.zero_grad)
     arguments = [optimizer, *args]
     it.world.adopt(function, arguments)

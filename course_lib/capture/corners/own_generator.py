@@ -118,6 +118,7 @@ def call_method(it: Machine, function: Any, args: list[Any], kwargs: dict[str, A
     owner, name = function.__self__, function.__name__
     builder, known = it.world.builder, it.world.of(owner)
     if name == "initial_seed" and not args:
+        # The program has seeded it in the graph: what it had outside does not matter
         is_seeded = builder.has_node(owner) and builder.node_of(owner).op != "placeholder"
         if known is not None and not is_seeded:
             test = Test("{}.initial_seed()", "==", known.real.initial_seed())

@@ -116,6 +116,7 @@ def call_of_random(it: Machine, function: Any, args: list[Any], kwargs: dict[str
         return GO_ON
 
     owner = function.__self__
+    # If the program has made the source, from a seed, it draws now
     known = it.world.of(owner)
     if known is None:
         return getattr(owner, name)(*args)

@@ -72,6 +72,7 @@ def write_method(head: Rebuilder, method: types.MethodType) -> str:
     function: Any = method.__func__
     if is_a(target, type) and is_torchs_class_method(target, method):
         return head.assign(f"{head.rebuild(target)}.{method.__name__}")
+    # The object's class tells where the function is, if no instruction has read it by itself
     if is_a(function, types.FunctionType):
         head.world.adopt(function, [target])
     return head.assign(f"MethodType({head.rebuild(function)}, {head.rebuild(target)})")
@@ -120,6 +121,7 @@ def write_generator(head: Rebuilder, generator: Any) -> str:
     # interprets the program's.
     it = generator.gi_frame.f_locals.get("self")
     is_ours = generator.gi_code is Machine.generator.__code__
+    # One that stands in an `except` could not get its exception back.
     if generator.gi_running or not is_ours or it.handling is not None:
         raise Unsupported("a generator is alive here, which cannot be made anew")
 

@@ -72,6 +72,7 @@ def ask_once(it: Machine, function: Any, args: list[Any], kwargs: dict[str, Any]
     Only a plain value can be a constant of the graph. Where the function needs a tensor, or gives
     one, its code is followed like any other's.
     """
+    # None stands for what the real function cannot be given: a tensor, an object of the program's
     given = [argument(it, value) for value in (*args, *kwargs.values())]
     reals = [known.real for known in given if known is not None]
     if len(reals) < len(given):

@@ -69,6 +69,7 @@ def without_subclasses(it: Machine) -> Any:
 def attention_switch(name: str, it: Machine) -> Any:
     """Which kernels may compute attention: guarded, unless the program itself has turned it."""
     value = getattr(torch._C, name)()
+    # As it was when capture began: so a guard, which is asked before the call, can hold
     if (f"torch._C.{global_state.ATTENTION[name]}", str(value)) in it.world.at_start:
         it.world.assume(FRAME, "state", SwitchIs(f"torch._C.{name}", value, "=="))
     return value
@@ -112,7 +113,8 @@ def compile_inside(it: Machine, model: Any = None, **options: Any) -> Any:
 def evaluate_annotations(it: Machine, annotate: Any, *args: Any, **kwargs: Any) -> Any:
     """What the annotations of a class or function are.
 
-    Python does it, in a namespace that it makes for that."""
+    Python does it, in a namespace that it makes for that. Variables of functions around are read
+    from their cells."""
     for cell in getattr(annotate, "__closure__", None) or ():
         it.world.open_cell(cell)
     evaluate = newer.evaluator_of_annotations()

@@ -3,7 +3,8 @@
 In:  calls of operators (or of torch's functions) while a graph is traced.
 Out: smaller operators that give eager's values, in eager's order, and raise where eager raises.
 
-Each docstring names the difference. In PyTorch: `torch/_decomp/decompositions.py`, `torch/_refs`,
+Each docstring names the difference. Where there is none for these arguments, NotImplemented leaves
+the call whole. In PyTorch: `torch/_decomp/decompositions.py`, `torch/_refs`,
 `torch/_meta_registrations.py`.
 """
 
