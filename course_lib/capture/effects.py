@@ -23,8 +23,11 @@ from course_lib.capture.world import World
 class ChangedPart(NamedTuple):
     """What has changed: the `part` of an object from outside.
 
-    `holder`: the `id` of the object's `Known`, or of what holds a stored value. `name`: of an
-    attribute or a variable."""
+    `part`: the "items" of a container, what was "taken" from an iterator, an "attribute" of an
+    instance or a cell; what was "stored" by name in another object (`world.stored`); the "state" of
+    another effect (`world.others`).
+    `holder`: the `id` of the object's `Known`, of what holds the stored value, or of the effect.
+    `name`: of an attribute or a variable."""
 
     holder: int
     part: str
@@ -119,7 +122,7 @@ def in_turn(pairs: Iterable[tuple[Any, Any]]) -> list[Any]:
 
 def attribute_changes(known: Known, before: dict[str, Any]) -> dict[ChangedPart, Any]:
     """The attributes of an instance, or the content of a cell, that are other objects than they
-    were."""
+    were. `before`: as the stand-in was given them; MISSING where the real one has none."""
     now = own_dict(known.stand_in) | in_slots(known.stand_in)
     changed: dict[ChangedPart, Any] = {}
     for name, value in now.items():

@@ -82,7 +82,8 @@ class Rebuilder:
         text = self.write(value)
         self._being_written.discard(id(value))
 
-        # A container that holds itself has got its name, empty, and is filled now.
+        # A container that holds itself has got a variable, empty, and is filled now: with the items
+        # of `text`, which is another container.
         if id(value) in self._hold_themselves:
             name = self._written[id(value)].text
             method = METHOD_TO_ADD_ITEMS[type(value)]
@@ -91,10 +92,10 @@ class Rebuilder:
         return self._written[id(value)].text
 
     def has_own_place(self, known: Known, value: Any) -> bool:
-        """Is `value` better named directly than fetched?
+        """Is `value` named by itself (`name_for`), not fetched by way of its path?
 
-        So is a class or a module that no variable of the frame holds. (A function is fetched: it
-        may have been made anew, with the same code.)"""
+        So is a class or a module, unless a variable of the frame holds it. (A function is fetched:
+        it may have been made anew, with the same code.)"""
         has_own_name = self.world.is_static(value) and not is_a(value, types.FunctionType)
         return has_own_name and not known.source.is_variable
 
@@ -107,7 +108,11 @@ class Rebuilder:
         return self.assign(f"{type(value).__name__}()", value)
 
     def write(self, value: Any) -> str:
-        """The expression that makes `value` anew."""
+        """The expression that makes `value` anew.
+
+        What must stay one object is put into a variable by its way (`assign`), whose name is the
+        expression. If its parts may refer to it, the way gives `assign` the value too, before the
+        parts are written: they find the variable."""
         for way in WAYS:
             if way.applies(self, value):
                 return way.write(self, value)
@@ -163,8 +168,8 @@ class Rebuilder:
         return self._written[id(value)].text
 
     def assign(self, text: str, value: Any = MISSING) -> str:
-        """Give an object a variable, so that it is made once; `value` may be referred to while it
-        is still being filled."""
+        """Give an object a variable, so that it is made once. With `value`, what is written from
+        here on refers to `value` by this name, also while it is still being filled."""
         name = f"__v{next(self._count)}"
         self.body.append(f"{name} = {text}")
         if value is not MISSING:

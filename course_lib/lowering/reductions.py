@@ -226,7 +226,8 @@ def var_mean(
     dtype = compute_dtype(like.dtype)
 
     average, sum_of_mean = row_mean(low, node, x, reduced, dtype)
-    # `split_reductions` must know the mean, and the sum that it was made of.
+    # A long row may be cut into chunks (`split_reductions`), each with distances from a mean of its
+    # own. For that it must know the mean, and the sum that it was made of.
     around = average.buffer, sum_of_mean.buffer
 
     def squared_distance(ops: Handler, index: Index) -> Term:

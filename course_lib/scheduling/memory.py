@@ -9,7 +9,7 @@ cheap. So what a buffer leaves behind goes into a `Pool`, and the next buffer th
 from there. Better still, a kernel writes its result over an operand that nobody needs any more,
 element by element (in place; `scheduling.overwriting` says where that is right).
 In PyTorch: `torch/_inductor/codegen/wrapper.py` (`MemoryPlanningState`, `AllocateLine`,
-`ReuseLine`), `memory.py`.
+`ReuseLine`), `torch/_inductor/memory.py`.
 """
 
 from collections.abc import Collection, Sequence
@@ -84,13 +84,14 @@ def plan(schedule: Schedule, graph: LoopGraph) -> MemoryPlan:
             alive[buffer.name] = allocation
 
         # Now the kernel runs. What nobody needs after it leaves its memory to the next ones.
+        # (Its own results may be among that; what it has overwritten is not.)
         for name in [name for name in alive if last_use[name] == n]:
             pool.put(alive.pop(name), n)
 
     place = {allocation.buffer.name: allocation.storage for allocation in allocations}
     free_after: list[list[str]] = [[] for _ in kernels]
     for storage in dict.fromkeys(place.values()):
-        # What is in the pool at the end has waited in vain: it can be given back at once.
+        # What is in the pool at the end was taken by nobody: it can be given back when it comes.
         if storage in pool.filled_after:
             free_after[pool.filled_after[storage]].append(storage)
     return MemoryPlan(place, [tuple(free) for free in free_after], allocations)
@@ -109,7 +110,8 @@ def last_uses(kernels: Sequence[Kernel], returned: Collection[str]) -> dict[str,
 def in_place_of(old: str, new: Buffer, alive: dict[str, Allocation], n: int) -> Allocation:
     """`new` takes over the memory of the operand `old`, which is not needed any more."""
     storage = old
-    # An input is in no allocation: its memory came with it, and bears its name.
+    # An input is in no allocation: its memory came with it, and bears its name. (Any other operand
+    # is alive: `Overwriting` chooses each one only once, of those that are.)
     if old in alive:
         storage = alive.pop(old).storage
     return Allocation(new, storage, "in place", n)
