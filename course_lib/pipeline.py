@@ -281,6 +281,7 @@ class Pipeline:
         def is_for_gpu(buffer: Any) -> bool:
             return codegen == "triton" or buffer.device.type == "cuda"
 
+        # A template is measured in kernels as they would be scheduled with it
         def planned(part: lowering.LoopGraph) -> scheduling.Schedule:
             return self.schedule(part, self.fuse)
 
@@ -293,6 +294,7 @@ class Pipeline:
         if self.templates:
             choose = runtime.choose_templates
             loops = events.stage("templates", None, choose, loops, codegen, planned)
+        # What is still a library's product goes to the library that is faster here
         loops = runtime.choose_products(loops)
 
         schedule = events.stage("schedule", events.Scheduled, self.schedule, loops, self.fuse)

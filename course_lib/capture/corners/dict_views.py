@@ -20,6 +20,7 @@ from course_lib.capture.stand_ins.make import OF_TYPE
 if TYPE_CHECKING:
     from course_lib.capture.world import World
 
+# One of each kind, to ask for the types of their views
 PLAIN: dict[Any, Any] = {}
 ORDERED: collections.OrderedDict[Any, Any] = collections.OrderedDict()
 VIEW_METHODS: dict[type, str] = {

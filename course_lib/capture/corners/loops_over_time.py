@@ -25,6 +25,7 @@ from course_lib.capture.sources import Unsupported
 MOST_STEPS = 128
 """Steps of all layers and directions together. Sixty-four of a GRU take a minute to compile."""
 
+# What `nn.GRU`, `nn.RNN` and `nn.LSTM` call
 STEP_BY_STEP = (torch.gru, torch.rnn_tanh, torch.rnn_relu, torch.lstm)
 
 

@@ -161,6 +161,7 @@ def refuse_early_end(head: Rebuilder, it: Any, offset: int) -> None:
                 raise Unsupported(what)
 
 
+# One of each kind, for the types of their views
 PLAIN_DICT: dict[Any, Any] = {}
 ORDERED_DICT: collections.OrderedDict[Any, Any] = collections.OrderedDict()
 VIEWS = [

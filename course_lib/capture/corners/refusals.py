@@ -228,7 +228,7 @@ def is_plain(tensor: torch.Tensor) -> bool:
 
 
 def mixed(tensors: list[torch.Tensor]) -> bool:
-    """Are there several floating dtypes? (A tensor without dimensions goes with any.)"""
+    """Are there several floating or complex dtypes? (A tensor without dimensions goes with any.)"""
     dtypes = set()
     for tensor in tensors:
         has_fractions = tensor.is_floating_point() or tensor.is_complex()

@@ -35,7 +35,8 @@ INERT = (
     torch.autograd.profiler.record_function,
     torch.autograd.graph.disable_saved_tensors_hooks,
 )
-"""Contexts that mean nothing to a graph: names for profilers, and a switch of what does not run."""
+"""Contexts that mean nothing to a graph: names for profilers, and a ban on hooks for saved tensors,
+which a graph has not."""
 RUN_AS_THEY_ARE = (
     *(inspect.signature, inspect.getfullargspec),
     *(typing.get_type_hints, typing.get_origin, typing.get_args),
