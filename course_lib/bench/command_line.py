@@ -27,6 +27,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Run one subcommand."""
     args = parser().parse_args(argv)
     try:
+        # Only some subcommands have `--plot`
         if getattr(args, "plot", None):
             report.need_matplotlib()
         if args.device.startswith("cuda") and not torch.cuda.is_available():
@@ -45,6 +46,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def usual_dtype(device: str) -> torch.dtype:
+    """What models mostly compute with on this device."""
     if device.startswith("cuda"):
         return torch.float16
     return torch.float32

@@ -251,6 +251,8 @@ def compile(args: argparse.Namespace) -> int:
     about_machine = machine.describe()
     say(out, machine.summary(about_machine) + "\n")
     contenders = ["course_lib"] if args.no_torch_compile else ["course_lib", "torch.compile"]
+    # The small one is what `situations` compiles first, to fill the caches: it would not find
+    # "others before", but itself.
     chosen = args.names or [name for name in models.FIRST_CALLS if name != first_call.SMALL]
 
     # (workload, what is on disk) → compiler → its first call
@@ -366,7 +368,7 @@ def contenders(args: argparse.Namespace) -> list[Contender]:
 
 
 def status(outcomes: Sequence[Outcome]) -> int:
-    """1 if any result is wrong or if ours did not run."""
+    """1 if any result is wrong or if ours did not run: torch.compile may be unable to run here."""
     for outcome in outcomes:
         is_theirs = outcome.name.startswith("torch.compile")
         if outcome.wrong or (outcome.problem and not is_theirs):
@@ -378,6 +380,7 @@ def save(args: argparse.Namespace, about_machine: dict[str, Any], results: dict[
     """Write the JSON that `--json` asks for."""
     if not args.json:
         return
+    # These say where the outcome goes, not what was measured.
     no_arguments = ("run", "json", "plot")
     arguments = {name: value for name, value in vars(args).items() if name not in no_arguments}
     arguments["dtype"] = str(args.dtype).removeprefix("torch.")

@@ -71,18 +71,21 @@ class Workload:
                 return output
             return [output]
         output = function(*inputs)
+        # The gradient that comes from above is 0.54 (cos 1) everywhere: with 1, a compiler that
+        # forgets to multiply by it would be right.
         return [output.detach(), *self.backward(output, inputs, torch.ones_like(output).cos())]
 
     def backward(
         self, output: torch.Tensor, inputs: Inputs, upstream: torch.Tensor
     ) -> Sequence[torch.Tensor]:
+        """The gradients of the inputs and of the parameters; `upstream` is the output's."""
         parameters = (
             self.function.parameters() if isinstance(self.function, torch.nn.Module) else ()
         )
         return torch.autograd.grad(output, [*inputs, *parameters], upstream)
 
     def step(self, function: Callable[..., torch.Tensor], inputs: Inputs) -> Call:
-        """What is timed."""
+        """What is timed. What it needs is made before."""
         if not self.train:
             return functools.partial(function, *inputs)
         upstream = torch.randn_like(self.function(*inputs))
@@ -225,7 +228,8 @@ ROUNDING_GREW = (
 def rounding_grew(
     workload: Workload, inputs: Inputs, ours: torch.Tensor, theirs: torch.Tensor, place: int
 ) -> bool:
-    """Is a result of a model as near to double precision as eager's own?
+    """Is a result of a model as near to double precision as eager's own? `place`: which of the
+    results it is.
 
     Many layers make a large difference of a small one, in eager as well."""
     if not isinstance(workload.function, torch.nn.Module):
@@ -290,7 +294,8 @@ def tolerance(tensor: torch.Tensor) -> tuple[float, float]:
 
 
 def reserved_memory(device: torch.device) -> int:
-    """Bytes on the GPU that are in use or held for CUDA graphs."""
+    """Bytes on the GPU that are in use or held for CUDA graphs: what torch holds back without need
+    is given back first."""
     if device.type != "cuda":
         return 0
     torch.cuda.synchronize()
@@ -377,6 +382,7 @@ def watch_theirs(run: Callable[[], None]) -> Program:
     from torch._inductor.graph import GraphLowering
 
     counters.clear()
+    # Inductor hands each program that it has written to this method, which does nothing.
     sources: list[str] = []
     with patch.object(GraphLowering, "save_output_code", sources.append):
         run()

@@ -79,6 +79,7 @@ def copy_bandwidth(megabytes: int = 256, rounds: int = 7) -> float:
 
     Both buffers are far larger than any cache, and both were written to before: no page of them is
     touched for the first time."""
+    # 4 bytes a number; each copy reads all of them and writes all of them
     source = torch.ones(megabytes * 1_000_000 // 4)
     target = torch.zeros_like(source)
     samples = interleaved({"copy": lambda: target.copy_(source)}, rounds, min_time=0)["copy"]
@@ -90,6 +91,7 @@ def matmul_peak(size: int = 1024, rounds: int = 7) -> float:
     not on its data sheet."""
     a, b, out = torch.randn(size, size), torch.randn(size, size), torch.empty(size, size)
     samples = interleaved({"matmul": lambda: torch.mm(a, b, out=out)}, rounds, min_time=0)["matmul"]
+    # one multiplication and one addition for each of size³ pairs
     return 2 * size**3 / samples.median
 
 
@@ -251,7 +253,7 @@ class Lane:
         return BETWEEN + (OP + BETWEEN) * i
 
     def before(self, i: int) -> str | None:
-        """The buffer that the operation before wrote."""
+        """The buffer that the operation before wrote; None for the first operation."""
         return self.chain[i - 1].writes if i else None
 
     def draw_operation(self, i: int) -> None:
@@ -266,6 +268,7 @@ class Lane:
         if i == 0:
             return
         x = self.left(i) + OP / 2
+        # The arrow ends above the operation, or above the frame around all of them.
         end = self.bottom - (60 if self.fused else 51)
         for name in dict.fromkeys(self.chain[i].reads):
             if name != self.before(i):
@@ -294,6 +297,7 @@ class Lane:
         """An arrow from the operation to its result in memory."""
         end = self.left(i) + OP
         column = end + BETWEEN / 2
+        # the same gap holds the arrow down into the next operation
         up = column - 18 if i < len(self.chain) - 1 else column
         name = self.chain[i].writes
         size = self.nbytes[name]
@@ -443,6 +447,7 @@ def draw_in_legend(svg: Svg, name: str, y: float) -> None:
 def axis_time(seconds: float) -> str:
     """A power of ten with its unit: '100 ns'."""
     for unit, size in (("ms", 1e-3), ("µs", 1e-6), ("ns", 1e-9)):
+        # a power of ten may come out a little too small
         if seconds >= 0.99 * size:
             return f"{seconds / size:.0f} {unit}"
     return f"{seconds / 1e-9:.1f} ns"

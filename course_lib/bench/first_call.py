@@ -30,6 +30,7 @@ CACHES = ("COURSE_CACHE", "TORCHINDUCTOR_CACHE_DIR", "TRITON_CACHE_DIR")
 """Variables of the environment that say where built code lies on disk."""
 TIMEOUT = 600  # Seconds that one process may take
 SITUATIONS = ("nothing on disk", "others before", "the same before")
+"""What is on disk, in the order of measuring: the second one leaves what the third one finds."""
 SMALL = "x * 2 + y"
 """What is compiled before, where something is."""
 
@@ -58,11 +59,14 @@ def measure(who: str, workload: str, args: argparse.Namespace, caches: Path) -> 
     options |= {"workload": workload, "dtype": str(args.dtype).removeprefix("torch.")}
     package = Path(__file__).resolve().parents[2]
     environment = {**os.environ, **{name: str(caches / name.lower()) for name in CACHES}}
-    # torch's bytecode is there, and so is ours in a usual shell
+    # Python keeps the bytecode of what it imports. With this variable it would compile our sources
+    # anew in each process, and torch's not.
     environment.pop("PYTHONDONTWRITEBYTECODE", None)
     environment["PYTHONPATH"] = os.pathsep.join(
         [str(package), *filter(None, [os.environ.get("PYTHONPATH")])]
     )
+    # -P: child.py's own folder is no place for imports; its `library.py` and others would be found
+    # in place of modules of that name
     command = [
         sys.executable,
         "-P",
@@ -79,6 +83,7 @@ def measure(who: str, workload: str, args: argparse.Namespace, caches: Path) -> 
     if process.returncode:
         error_lines = process.stderr.strip().splitlines() or [f"exit status {process.returncode}"]
         return FirstCall(problem=error_lines[-1][:200])
+    # A compiler may have printed something before
     return FirstCall(**json.loads(process.stdout.splitlines()[-1]))
 
 

@@ -111,6 +111,7 @@ WIDE_BYTES = 4 * WIDE[0] * WIDE[1]
 
 
 def norm_gradients() -> Inputs:
+    """What `layer_norm_backward` takes."""
     x = rand(WIDE)
     mean = x.mean(-1, keepdim=True)
     rstd = (x.var(-1, unbiased=False, keepdim=True) + 1e-5).rsqrt()
@@ -118,6 +119,7 @@ def norm_gradients() -> Inputs:
 
 
 def optimizer_state(n: int = 2**30) -> Inputs:
+    """n parameters, their gradients, and Adam's two moments; a second moment is never below 0."""
     return rand(n), rand(n), rand(n), rand(n).abs_()
 
 
@@ -164,6 +166,7 @@ def norm_inputs() -> Inputs:
 
 
 def labelled(rows: int = 4096, classes: int = 128256) -> Inputs:
+    """Logits and the right class of each row; so many classes has the vocabulary of Llama 3."""
     return rand(rows, classes), torch.randint(0, classes, (rows,), device="cuda")
 
 
@@ -238,11 +241,13 @@ def bound_by_memory() -> list[GpuCase]:
             lambda: (rand(WIDE), rand(WIDE).softmax(-1)),
             moved=3 * WIDE_BYTES,
         ),
+        # the logits, read once
         GpuCase("cross entropy, 128k classes", cross_entropy, labelled, moved=4096 * 128256 * 4),
         GpuCase(
             "Adam step, 1G parameters",
             suite.adam_step,
             optimizer_state,
+            # four tensors of 2**30 float32 are read, three are written
             moved=7 * 2**32,
             checks=1,
         ),
@@ -250,8 +255,10 @@ def bound_by_memory() -> list[GpuCase]:
             "RoPE",
             rope,
             lambda: (half(8, 32, 4096, 128), half(4096, 64), half(4096, 64)),
+            # read and written, 2 bytes each
             moved=4 * 8 * 32 * 4096 * 128,
         ),
+        # both halves of the rows are read, one half is written, 2 bytes each
         GpuCase("SwiGLU", swiglu, lambda: (half(16384, 22016),), moved=3 * 2 * 16384 * 11008),
     ]
 
@@ -345,5 +352,6 @@ def copy_bandwidth() -> float:
 
     source = torch.randn(2**29, device="cuda")
     target = torch.empty_like(source)
+    # The first copy is no sample; twenty are timed together
     target.copy_(source)
     return 2 * source.nbytes * 20 / cuda_clock(lambda: target.copy_(source), 20)

@@ -82,7 +82,7 @@ def programs(backend: str) -> list[Callable[[], Call]]:
 
 
 def resident() -> float:
-    """MB of memory that the process has."""
+    """MB of memory that the process has. The second number of `statm` counts resident pages."""
     with open("/proc/self/statm") as file:
         return int(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE") / 1e6
 

@@ -33,7 +33,8 @@ def library_share(workload: Workload, rounds: int = 10, min_time: float = 0.005)
         step = workload.step(cl.compile(workload.function), inputs)
         step()
 
-    # The calls that the schedule has left to libraries, each by itself
+    # The calls that the schedule has left to libraries, each by itself. (One that writes no buffer
+    # only checks its arguments.)
     calls = []
     for event in trace.of(events.Scheduled):
         for kernel in event.schedule.kernels:

@@ -67,6 +67,7 @@ def cpu_name() -> str:
 
 
 def cxx_version() -> str | None:
+    """What the C++ compiler says of itself; None where there is none."""
     compiler = find_cxx()
     if compiler:
         return first_line(compiler, "--version")
@@ -80,6 +81,7 @@ def course_version() -> str:
 
 
 def version_of(package: str) -> str | None:
+    """The version that is installed; None where there is none."""
     try:
         return importlib.metadata.version(package)
     except importlib.metadata.PackageNotFoundError:

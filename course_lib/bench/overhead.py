@@ -66,6 +66,7 @@ def table(measured: dict[str, dict[str, Samples]]) -> str:
     for row, samples in measured.items():
         first = next(iter(samples.values()))
         for name, sample in samples.items():
+            # "times faster" turned round: how many times as long it takes
             ratio = (
                 ""
                 if sample is first

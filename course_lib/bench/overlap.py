@@ -212,6 +212,7 @@ def measure(build: Build, rank: int) -> dict[str, Any]:
         "step_ms": statistics.median(milliseconds),
         "nccl_ms": length(talk),
         "compute_ms": length(work),
+        # (0 where no kernel of NCCL ran, and no division by zero.)
         "hidden": length(both(talk, work)) / max(length(talk), 1e-9),
         "nccl": rounded(talk),
         "compute": rounded(work),
@@ -238,7 +239,8 @@ def kernels_of(step: Callable[[], None]) -> tuple[Spans, Spans]:
         torch.cuda.synchronize()
 
     on_gpu = [e for e in profiler.events() if e.device_type == torch.autograd.DeviceType.CUDA]
-    kernels = [e for e in on_gpu if not e.name.startswith("Mem")]  # a copy is no kernel
+    # "Memcpy" and "Memset" are no kernels
+    kernels = [e for e in on_gpu if not e.name.startswith("Mem")]
     first = min(e.time_range.start for e in kernels)
 
     talk: Spans = []

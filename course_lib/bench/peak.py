@@ -47,7 +47,7 @@ def peak(step: Callable[[], object], device: str) -> float:
 
     ctypes.CDLL(None).malloc_trim(0)
     bytes_before = resident("VmRSS")
-    # Linux counts the peak (`VmHWM`) anew from here on.
+    # 5 is the order to count the peak (`VmHWM`) anew from here on.
     Path("/proc/self/clear_refs").write_text("5")
     step()
     return resident("VmHWM") - bytes_before

@@ -196,6 +196,7 @@ def turns(orders: Mapping[str, Sequence[Turn]], *, stage: str = "scheduling") ->
     end = max(turn.start + turn.seconds for turn in every)
     names = list(dict.fromkeys(turn.name for turn in every))
 
+    # 62 px for each order: its name, and below it the boxes
     svg = Svg(TRACK + 130, 62 * len(orders) + 6)
     rows = []
     for number, (order, several) in enumerate(orders.items()):
@@ -245,6 +246,7 @@ def queue(ways: Mapping[str, tuple[Sequence[Asked], float]], *, stage: str = "co
     end = max(kernel.begins + kernel.works for several, _ in ways.values() for kernel in several)
     axis = Axis(70.0, end)
 
+    # 118 px for each way: its name, two lanes, and what the clock says
     svg = Svg(axis.left + TRACK + 60, 118 * len(ways))
     rows = []
     for number, (way, (several, read)) in enumerate(ways.items()):
@@ -274,6 +276,7 @@ def draw_kernel(svg: Svg, axis: Axis, kernel: Asked, top: float, stage: str) -> 
     svg.box(*host, "eager", radius=2, strength=0.35, tip="asks for a kernel")
 
     begins = axis.at(kernel.begins) + 1
+    # `at` gives a place: a duration is as wide as its place is away from 0
     device = (begins, top + 60, axis.at(kernel.works) - axis.left - 2, 20.0)
     svg.box(*device, stage, radius=3, strength=0.35, tip="a kernel runs")
 

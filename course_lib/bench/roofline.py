@@ -78,8 +78,8 @@ def planned(function: Callable[..., Any], inputs: list[torch.Tensor]) -> Trace:
 
 def recorded_kernels(path: Path = RECORDED, names: tuple[str, ...] = tuple(CASES)) -> Picture:
     """The cases of a recorded suite under the limits of the GPU that it was recorded on."""
-    suite = json.loads(path.read_text(encoding="utf-8"))
-    gpu, points = suite["machine"]["gpu"], []
+    recorded_suite = json.loads(path.read_text(encoding="utf-8"))
+    gpu, points = recorded_suite["machine"]["gpu"], []
     for name in names:
         function, shapes, dtype = CASES[name]
         trace = planned(
@@ -87,8 +87,11 @@ def recorded_kernels(path: Path = RECORDED, names: tuple[str, ...] = tuple(CASES
         )
         works = works_of(trace)
         median = next(
-            outcome["median"] for outcome in suite["cases"][name] if outcome["name"] == "course_lib"
+            outcome["median"]
+            for outcome in recorded_suite["cases"][name]
+            if outcome["name"] == "course_lib"
         )
+        # False: it is no library's, but our kernels
         points.append(
             (
                 Point(name, sum(w.operations for w in works), sum(w.bytes for w in works), median),
@@ -96,4 +99,4 @@ def recorded_kernels(path: Path = RECORDED, names: tuple[str, ...] = tuple(CASES
             )
         )
     caption = f"Whole calls, recorded on an {gpu}; the flat roof is its data sheet's. On the slope: as fast as a plain copy."
-    return drawn(points, suite["copy_bandwidth"], PEAKS[gpu], caption)
+    return drawn(points, recorded_suite["copy_bandwidth"], PEAKS[gpu], caption)

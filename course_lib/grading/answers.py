@@ -79,6 +79,7 @@ def untouched(lesson: Lesson, folder: Path) -> set[str]:
         if is_solution(cell):
             sources_of_answer[grading_metadata(cell)["grade_id"]].append(cell.source.strip())
 
+    # An answer whose cells are all gone is untouched, too.
     return {name for name, stub in stubs.items() if set(sources_of_answer[name]) <= {stub.strip()}}
 
 
@@ -89,7 +90,9 @@ def load(lesson: Lesson, folder: Path) -> Answers:
     answers = Answers(lesson, {"__name__": "__main__"}, untouched(lesson, folder))
     nb = notebook_of(lesson, folder)
     plan = Plan(nb)
+    # what IPython puts among a notebook's names: `get_ipython`, `display`
     answers.names.update(around(answers.names))
+    # what the learner's cells do with names, as far as their text tells
     keeper = Keeper(answers.names, Habits(*map(frozenset, plan.habits)), Switches())
 
     ended: Ended | None = None  # the cell before, None before the first

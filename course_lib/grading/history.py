@@ -189,6 +189,7 @@ def _chosen(lesson: Lesson, number: int | None, now: writing.Seen) -> Version:
     other = [version for version in other if _is_readable(version.path)] or other
     # Of a copy that is gone or spoilt what was saved last is wanted, whoever saved it.
     steps = other if not _is_readable(lesson.copy) else [v for v in other if v.why != "save"]
+    # The first of them. Where only ordinary saves differ, one of these is better than nothing.
     for version in steps or other:
         return version
     raise CourseError(

@@ -58,9 +58,11 @@ class Merged:
 
 def merge(base: Notebook | None, theirs: Notebook, mine: Notebook) -> Merged:
     """Put the learner's copy and the new exercise together."""
+    # Old copies have cells with counting ids; `theirs` is of today and has names.
     mine = with_names(mine)
     base = with_names(base) if base is not None else None
     work = _Merge(base, theirs, mine)
+    # None: the learner's cells that stand above the first cell of the course
     cells = list(work.own_cells(None))
     for cell in theirs.cells:
         cells += work.course_cell(cell)

@@ -118,7 +118,8 @@ class Sandbox:
         return [*ENTER, str(self.pen)]
 
     def hidden_folders(self, copies: list[Path]) -> list[Path]:
-        """The folders that look empty although what is around them is seen."""
+        """The folders that look empty although what is around them is seen. `copies`: folders with
+        a copy of the course, whose answers and tests nobody may read."""
         secret = [copy / name for copy in copies for name in ("solutions", "tests")]
         return [place for place in dict.fromkeys((*self.hidden, *secret)) if place.is_dir()]
 

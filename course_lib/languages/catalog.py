@@ -136,22 +136,22 @@ def brought_up_to_date(entries: Sequence[Entry], sources: Sequence[Source]) -> l
 
     A text that only moved keeps its translation. One that was edited keeps it too, and is stale
     from now on."""
-    left = list(entries)
+    unclaimed = list(entries)
     entry_of_source: dict[Source, Entry] = {}
     for source in sources:
-        equal_entry = _with_this_english(left, source)
+        equal_entry = _with_this_english(unclaimed, source)
         if equal_entry is not None:
-            left.remove(equal_entry)
+            unclaimed.remove(equal_entry)
             entry_of_source[source] = _as_of_today(equal_entry, source)
 
     # Only what no text of today has claimed can be the earlier form of an edited one.
     for source in sources:
         if source not in entry_of_source:
-            edited = _earlier_form(left, source)
+            edited = _earlier_form(unclaimed, source)
             if edited is None:
                 entry_of_source[source] = Entry(source.name, source.english)
                 continue
-            left.remove(edited)
+            unclaimed.remove(edited)
             entry_of_source[source] = _stale(edited, source)
     return [entry_of_source[source] for source in sources]
 
@@ -164,6 +164,8 @@ def _with_this_english(entries: list[Entry], source: Source) -> Entry | None:
 
 
 def _as_of_today(entry: Entry, source: Source) -> Entry:
+    """The entry under the name that its text has today; no longer stale if the text is again what
+    was translated."""
     if entry.before == source.english:  # the edit was taken back
         return Entry(source.name, source.english, entry.text)
     return replace(entry, name=source.name)
@@ -183,5 +185,6 @@ def _earlier_form(entries: list[Entry], source: Source) -> Entry | None:
 
 
 def _stale(entry: Entry, source: Source) -> Entry:
+    """The entry with today's English. After several edits `before` is still what was translated."""
     before = entry.before or entry.english
     return Entry(source.name, source.english, entry.text, stale=True, before=before)

@@ -84,6 +84,7 @@ def _working_folder() -> str:
 
 @functools.lru_cache(maxsize=8)
 def _of_folder(folder: str) -> str | None:
+    """The language of `notebooks/zh`; None for any other folder."""
     path = Path(folder)
     if path.parent.name != "notebooks":
         return None

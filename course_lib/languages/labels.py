@@ -17,7 +17,9 @@ import re
 from course_lib.languages.chosen import CATALOGS, chosen
 
 NUMBER = re.compile(r"(?<![\w.])\d+(?:[.,]\d+)*(?![\w.]*\w)")
+"""A number that stands by itself: no part of a name such as `x1` or `16M`."""
 _HOLE = re.compile(r"\{(\d+)\}")
+"""Where a label of the catalog holds a number: `{1}`."""
 _LETTER = re.compile(r"[a-f]\) ")
 """What stands before an option of a question."""
 
@@ -27,6 +29,8 @@ _PIECE = re.compile(
     r"|(?<=>)(?P<run>[^<>]*(?:<code>[^<]*</code>[^<>]*)*)(?=<)",
     re.S,
 )
+"""A piece of HTML: one that stays as it is, an attribute that is read aloud, or a text between two
+tags, in which pieces of code may stand."""
 _CODE = re.compile(r"<code>([^<]*)</code>")
 _MARKED = re.compile(r"`([^`]+)`")
 
@@ -65,6 +69,7 @@ def _translated(text: str, known: dict[str, str]) -> str:
 
 def with_holes(text: str) -> str:
     """'16 nodes become 5 kernels' → '{1} nodes become {2} kernels'"""
+    # a text has no more numbers than letters
     count = iter(range(1, len(text) + 1))
     return NUMBER.sub(lambda _: f"{{{next(count)}}}", text)
 
@@ -94,6 +99,7 @@ def translate_html(markup: str, language: str | None = None) -> str:
 
 
 def _plain_translated(escaped: str, known: dict[str, str]) -> str:
+    """The value of an attribute: text without tags, in which `&amp;` stands for `&`."""
     text = html.unescape(escaped)
     translation = _translated(text, known)
     if translation == text:
@@ -102,7 +108,9 @@ def _plain_translated(escaped: str, known: dict[str, str]) -> str:
 
 
 def _run_translated(run: str, known: dict[str, str]) -> str:
-    """A text between tags; code in it stands between backticks in the catalog."""
+    """A text between tags; code in it stands between backticks in the catalog.
+
+    Blanks around it stay. Pictures put no-break spaces, the catalog has ordinary ones."""
     text = html.unescape(_CODE.sub(r"`\1`", run)).replace("\N{NO-BREAK SPACE}", " ")
     core = text.strip()
     translation = _translated(core, known)

@@ -45,6 +45,7 @@ DTYPES = ("float32", "float64", "float16", "bfloat16", "int64", "bool")
 KINDS = ("lowered", "mixed", "extern", "not captured", "wrong")
 
 WIDER = {torch.float16: torch.float64, torch.bfloat16: torch.float64, torch.float32: torch.float64}
+"""dtype → the one in which eager is asked for the exact result."""
 NOBODY_SET_IT = ("empty", "resize_")
 """Operators whose values are whatever lay in memory (a part of their name)."""
 MANY = 60
@@ -125,6 +126,7 @@ def operation(info: Any) -> Callable[..., Any]:
 def samples(info: Any, dtype: torch.dtype, job: Job) -> Iterator[Any]:
     """A few of the operator's samples, spread over all of them."""
     torch.manual_seed(job.seed)
+    # Some operators have thousands of samples, and making them takes long.
     every = list(itertools.islice(info.sample_inputs("cpu", dtype, requires_grad=False), 400))
     every = [one for one in every if len(tree_leaves((one.input, one.args, one.kwargs))) <= MANY]
 
@@ -160,6 +162,7 @@ def with_hard_values(x: torch.Tensor) -> torch.Tensor:
     if not x.is_floating_point():
         return x
 
+    # below `tiny`, the smallest normal number, lie the denormals
     tiny = torch.finfo(x.dtype).tiny
     values = [float("nan"), float("inf"), -float("inf"), tiny / 4, 0.0, -0.0, 1.0, -tiny]
     hard = torch.tensor(values, dtype=torch.float64).to(x.dtype)
@@ -297,6 +300,7 @@ def fresh(arguments: Any) -> Any:
 
 
 def seeded(function: Callable[..., Any], arguments: Any, seed: int = 0) -> Any:
+    """The result of a call that draws the same random numbers each time."""
     torch.manual_seed(seed)
     args, kwargs = arguments
     return function(*args, **kwargs)
@@ -421,6 +425,7 @@ def work(job: Job, pipe: Connection) -> None:
 
 
 def failed(job: Job, why: str) -> Row:
+    """A row for a job of which nothing else is known: one wrong call, under its first dtype."""
     row = Row(job.operator, job.dtypes[0], bool(job.build))
     row.counts["wrong"] = 1
     row.notes.append(f"wrong: {why}")

@@ -119,6 +119,7 @@ def parser() -> argparse.ArgumentParser:
 
 
 def shard(text: str) -> tuple[int, int]:
+    """`2/8` → (2, 8): the second of eight parts."""
     match = re.fullmatch(r"(\d+)/(\d+)", text)
     if not match or not 1 <= int(match[1]) <= int(match[2]):
         raise argparse.ArgumentTypeError(f"say which part of how many, like 2/8, not '{text}'")
@@ -126,6 +127,8 @@ def shard(text: str) -> tuple[int, int]:
 
 
 def chosen(args: argparse.Namespace) -> list[str]:
+    """The operators that `--only` and `--shard` leave. A shard has every n-th one: so operators of
+    one family, neighbours in the alphabet, are spread over all shards."""
     part, parts = args.shard
     return [name for name in sorted(database()) if re.search(args.only, name)][part - 1 :: parts]
 
@@ -149,6 +152,7 @@ def one_row_a_line(report: dict[str, Any]) -> str:
     """The JSON, laid out so that a changed row is a changed line."""
     rows = ",\n".join(json.dumps(row) for row in report["rows"])
     head = json.dumps({key: value for key, value in report.items() if key != "rows"}, indent=1)
+    # The head without its last line and brace: the rows follow inside it.
     return f'{head[:-2]},\n "rows": [\n{rows}\n]}}\n'
 
 
@@ -206,6 +210,7 @@ def markdown(head: Sequence[str], rows: Iterable[Sequence[object]]) -> list[str]
 
 
 def counted(rows: Iterable[dict[str, Any]]) -> Counter[str]:
+    """The calls of each kind in these rows of the JSON."""
     counts: Counter[str] = Counter()
     for row in rows:
         counts.update(row["counts"])
@@ -213,6 +218,7 @@ def counted(rows: Iterable[dict[str, Any]]) -> Counter[str]:
 
 
 def dtype_row(rows: Sequence[dict[str, Any]], dtype: str) -> list[object]:
+    """A line of the first table; "all" for the dtypes together."""
     rows_of_dtype = [row for row in rows if dtype in (row["dtype"], "all")]
     counts = counted(rows_of_dtype)
     return [

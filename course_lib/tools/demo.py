@@ -218,7 +218,8 @@ def short_path(path: str) -> str:
 
 
 def paint(text: str, colour: str) -> str:
-    """In colour, if a person reads it on a terminal."""
+    """In colour, if a person reads it on a terminal. `colour` is a code of terminals: "1;36" is
+    bold and cyan."""
     if sys.stdout.isatty() and "NO_COLOR" not in os.environ:
         return f"\033[{colour}m{text}\033[0m"
     return text

@@ -19,6 +19,7 @@ TOLERANCE |= {torch.complex64: 2e-5, torch.complex128: 1e-9, torch.complex32: 4e
 
 
 def differ(a: Any, b: Any) -> bool:
+    """Whether two results of the same function differ, values included."""
     return bool(difference(a, b, False))
 
 
@@ -60,6 +61,7 @@ def value_difference(a: Any, b: Any, random: bool) -> str:
 def tensor_difference(a: torch.Tensor, b: torch.Tensor, random: bool, exact: Any) -> str:
     """What is wrong with a tensor, or ''. `exact`: what float64 gives, if that is known."""
     problem = form_difference(a, b)
+    # Of random numbers, and of sparse tensors, only the form is compared.
     if problem or random or b.layout is not torch.strided or close(a, b):
         return problem
     if isinstance(exact, torch.Tensor) and exact.shape == b.shape and no_farther(a, b, exact):

@@ -97,7 +97,7 @@ def look_at_torch() -> list[Finding]:
         advice = f"{tested}; pip install 'torch=={dotted(high)}.*'."
         return [Finding("torch", version, "note", advice, required=True)]
 
-    # It is there, but a torch that is broken fails here: then that is what is found.
+    # A torch that is installed and broken raises here: `doctor.carefully` makes a finding of that.
     import torch
 
     return [Finding("torch", torch.__version__, "ok", required=True)]
@@ -146,7 +146,7 @@ def look_at_c_compiler() -> list[Finding]:
         advice = f"For the native frame hook: {how}."
         return [Finding("C compiler", "none", "note", advice)]
 
-    # A system's Python often comes without them
+    # A system's Python often comes without its headers
     has_headers = Path(sysconfig.get_paths()["include"], "Python.h").is_file()
     if not has_headers:
         advice = (
@@ -272,7 +272,7 @@ def look_at_sandbox() -> list[Finding]:
 def look_at_cache() -> list[Finding]:
     from course_lib.config import cache_dir
 
-    # Rights say little on a shared file system. So it is tried
+    # On a shared file system the permissions of a folder say little: so a file is written
     folder = Path(cache_dir())
     try:
         with tempfile.NamedTemporaryFile(dir=folder):

@@ -71,14 +71,18 @@ PARTS = [
 ]
 """Stages that were replaced: by what, and whose it is."""
 LENGTHS = [5, 12, 17, 20, 24, 30, 31, 33, 40, 48, 60, 66, 70, 90, 128]
+"""Lengths of sequences, to be put into buckets."""
 CUT = {"x": 64, "h": 256, "y": 64}, {"h": ["x"], "y": ["h"]}, {"h", "y"}, {"h", "y"}, ["x"]
 """The arguments of `viz.pipes`: bytes, what each is computed from, what backward needs, what it may
 compute again, inputs."""
 NEEDS = {"relu": (), "matmul (library)": ("relu",), "add": ("relu", "matmul (library)")}
+"""Operation → what must run before it."""
 ROW = [1, 3, 2, 5, 4, 0, 5, 2]
 """The scores of one row of attention."""
 WRONG = {"eager": "", "aot_eager": "call 1: the result", "inductor": "call 1: the result"}
+"""Backend → where its result differs from eager's, '' for nowhere."""
 TRIES = [(5, False), (8, True), (6, False), (7, True)]
+"""Tries of a search: how many stages were exchanged, and whether the result was right."""
 MODEL = "A model of a product's tiles, not measured; the stronger the tint, the faster. The best is framed."
 TRITON = {"codegen": "triton"}
 MOST_LINES = 24
@@ -91,6 +95,8 @@ def modelled() -> dict[tuple[int, int], float]:
     seconds_of_tile = {}
     for rows in (16, 32, 64):
         for columns in (16, 32, 64, 128):
+            # of a result of 4096 × 1024; 40 and 3000 are chosen so that now memory is what a tile
+            # waits for, and now arithmetic
             tiles = (4096 // rows) * (1024 // columns)
             seconds_for_one = max((rows + columns) / 40, rows * columns / 3000)
             seconds_of_tile[rows, columns] = 1e-6 * tiles * seconds_for_one

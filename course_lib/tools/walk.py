@@ -93,6 +93,7 @@ def shape_tests(guard: Any) -> list[str]:
     if guard.kind != "tensor":
         return []
     path = guard.source.pretty
+    # In the text of a test `{}` stands for the tensor.
     return [f"{path}.shape == {test.right}" for test in guard.tests if test.left == "{}.shape"]
 
 
@@ -107,6 +108,7 @@ def loops_of_code(text: str) -> list[str]:
     """The loops of the kernel: from its first `for` to its end, without what OpenMP is told and
     without comments."""
     body = text[text.index("  for (") :]
+    # Two spaces less: in the kernel the loops stand inside a function.
     lines = [
         re.sub(r"\s*//.*", "", line)[2:] for line in body.splitlines() if "#pragma" not in line
     ]

@@ -73,6 +73,7 @@ def first_of_equals(better: Callable[..., Any]) -> Callable[..., Array]:
     NumPy's depends on the number of elements."""
 
     def choose(a: Array, b: Array) -> Array:
+        # (A NaN in `a` stays: nothing is greater or less than it.)
         is_nan = b != b
         return np.asarray(np.where(better(b, a) | is_nan, b, a))
 
@@ -205,6 +206,7 @@ class NumpyHandler:
             # Where masked out, anything that exists may be read.
             place = np.where(mask, place, 0)
 
+        # An index counts from the tensor's start, which may lie within a larger memory.
         flat, start = flattened(self.memory[buffer])
         if self.memory[buffer].numel() == 0:
             return np.zeros(place.shape, numpy_dtype(flat.dtype))
@@ -328,7 +330,8 @@ def run_node(node: LoopNode, memory: Memory, numbers: Numbers = NO_SYMBOLS) -> N
         value = reduce_last(value, node, rank)
 
     memory[node.buffer.name] = empty(node.buffer, numbers)
-    # One index for each result: the symbols of the dimensions that were reduced have none.
+    # One index for each result: the symbols of the dimensions that were reduced have none. They are
+    # the last ones, which a `zip` that is not strict leaves out.
     rows = {**numbers, **dict(zip(symbols, grid(sizes[:rank]), strict=False))}
     place = compute(node.place(symbols[:rank]), rows)
     store(node.buffer, memory, place, value)
@@ -350,6 +353,7 @@ def run_extern(kernel: ExternKernel, memory: Memory, numbers: Numbers = NO_SYMBO
 
     args, kwargs = fx.node.map_aggregate((kernel.args, kernel.kwargs), real)
     result = kernel.op(*args, **kwargs)
+    # None for a result that is no tensor
     for buffer, tensor in zip(kernel.outputs, tree_leaves(result), strict=False):
         if buffer is None:
             continue

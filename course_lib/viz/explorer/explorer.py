@@ -272,7 +272,8 @@ def explore(
     a_function(function, "explore")
     text(target, "the target of an explorer")
 
-    # What torch.compile gave is asked for what it was made of: a module, or a function.
+    # What torch.compile gave is asked for what it was made of, a module or a function: ours is to
+    # compile that, not a call of torch's compiler.
     inner = getattr(function, "_torchdynamo_orig_callable", function)
     function = getattr(function, "_orig_mod", inner)
 

@@ -127,7 +127,8 @@ STAGES = {
     "memory": "scheduling",
     "build": "codegen",
 }
-"""The name of a stage that was timed → the stage whose colour it has."""
+"""The name of a stage that was timed → the stage whose colour it has; others have that of
+"runtime"."""
 
 
 class OtherMoments:

@@ -35,7 +35,8 @@ INNER = re.compile(
     r"\b(?:torch(?:\.[\w<>]+)*\.(?:_\w+|<locals>)[\w.<>]*|TensorBase\.\w+|getitem|setitem)"
 )
 """Names that no program has written: `torch.functional.boolean_dispatch.<locals>.fn`,
-`torch._VariableFunctionsClass.x`."""
+`torch._VariableFunctionsClass.x`; and what methods of tensors and `x[i]` are called within capture:
+`TensorBase.add`, `getitem`."""
 
 
 def own_line(problem: Unsupported) -> Location | None:

@@ -194,7 +194,8 @@ def inner_of(guard: Any) -> Any:
 
 def subjects(test: str) -> str:
     """Whose sizes a test compares: `2*xs[1].shape[0] > x.shape[0]` → `xs[1], x`."""
-    # Names with dots and brackets, but no function that is called (`max(`)
+    # Names with dots and brackets, but no function that is called (`max(`), nor the first letters
+    # of one: without `\w*` the pattern would find `ma`.
     paths = re.findall(r"[A-Za-z_][\w.]*(?:\[[^\]]*\][\w.]*)*(?!\w*\()", test)
     names = [re.split(r"\.(?:shape|stride|storage_offset)\b", path)[0] for path in paths]
     names_in_order = dict.fromkeys(name for name in names if name not in ("and", "or", "not"))

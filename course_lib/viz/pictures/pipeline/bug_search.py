@@ -23,7 +23,8 @@ RUNGS = {
     "aot_eager": ("frames", "capture", "guards", "autograd"),
     "inductor": tuple(room.name for room in ROOMS),
 }
-"""Backend → the rooms that run in it."""
+"""Backend → the rooms that run in it. A room is a folder of course_lib, one part of the
+compiler."""
 TITLES = {room.name: room.title for room in ROOMS}
 """Room → the name that is written on it."""
 OF_ROOM = {
@@ -62,8 +63,11 @@ def ladder(differences: Mapping[str, str]) -> Picture:
     suspects = suspects_of(list(differences), first_wrong)
 
     wide = {name: text_width(title, SMALL, bold=True) + 7 for name, title in TITLES.items()}
-    ends = [text_width(f"✗ {what or 'as eager'}", bold=True) for what in differences.values()]
-    width = NAME + sum(wide.values()) + GAP * len(wide) + max(ends) + 10
+    verdict_widths = [
+        text_width(f"✗ {what or 'as eager'}", bold=True) for what in differences.values()
+    ]
+    # 4 px before the longest verdict, and 6 behind it
+    width = NAME + sum(wide.values()) + GAP * len(wide) + max(verdict_widths) + 10
     svg = Svg(width, STEP * len(differences) + 6)
     for number, (backend, what) in enumerate(differences.items()):
         y = number * STEP + 8
@@ -196,6 +200,7 @@ def bisection(stages: Sequence[str], tries: Sequence[tuple[int, bool]]) -> Pictu
     suspect = stages[suspects.low] if left_over == 1 else f"one of {plural(left_over, 'stage')}"
     caption = f"Each try leaves one part in which the bug must be. At the end: {suspect}."
     table = columns(rows, ("", "", "result", "can be guilty"))
+    # The caption serves as the words for those who do not see the drawing, too.
     return Picture(svg.render(caption), caption, caption, table)
 
 

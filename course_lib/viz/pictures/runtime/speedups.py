@@ -101,6 +101,7 @@ class SpeedupDrawing:
         row = self.values[workload]
         more_lines = sum(len(self.names[name]) - 1 for name in row)
         more_lines += len(self.titles[workload]) - 1
+        # the first line of the name, with 2 px between this workload and the next
         return 26 + STEP * len(row) + LETTERS * more_lines
 
     def draw_workload(self, workload: str) -> None:
@@ -108,6 +109,7 @@ class SpeedupDrawing:
         for line in self.titles[workload]:
             self.svg.text(0, self.y + 17, line, bold=True)
             self.y += LETTERS
+        # `ABOVE` holds one line of the name; the loop has gone down by all of them.
         self.y += ABOVE - LETTERS
 
         for name, value in self.values[workload].items():

@@ -126,5 +126,6 @@ def draw_maximum(svg: Svg, x: float, wide: float, y: float, step: Step) -> None:
     """The largest number so far as a line over the block; where it has just grown, with the
     factor."""
     svg.path(f"M{x:.1f} {y:.1f} h{wide:.1f}", stage=STAGE, line=3, opacity=1)
+    # `words` of a step: the maximum, the factor, the sum
     if step.factor != 1:
         svg.text(x, y - 8, step.words[1], SMALL, bold=True, stage=STAGE, rim=True)
