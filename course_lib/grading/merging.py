@@ -88,6 +88,7 @@ class _Merge:
         self.base = {cell.id: cell for cell in base.cells} if base is not None else {}
         self.theirs = {cell.id: cell for cell in theirs.cells}
         self.found: Pairs = pairs(mine.cells, self.base, self.theirs)
+        # What the copy says already: a version that an earlier merge kept is not put in again
         self.texts = {cell.source for cell in mine.cells}
         # What is said is added to it; the notebook in it is replaced at the end
         self.merged = Merged(mine)
@@ -263,6 +264,7 @@ def _dressed(mine: Cell, new: Cell) -> Cell:
 
 def _fenced(source: str, language: str) -> str:
     """A Markdown code block that holds `source`, whatever fences are in it."""
+    # one backtick more than the longest fence inside, and three at least
     longest = max((len(run) for run in re.findall(r"`{3,}", source)), default=2)
     fence = "`" * (longest + 1)
     return f"{fence}{language}\n{source}\n{fence}"
@@ -277,6 +279,7 @@ def _make_ids_unique(cells: list[Cell], course_ids: set[str]) -> None:
     for cell in cells:
         name = cell.get("id") or "own"
         if name in used_ids:
+            # 4 characters are left for the number that makes it a new name
             name = first_free(name[: LONGEST_ID - 4], used_ids | course_ids)
         cell["id"] = name
         used_ids.add(name)

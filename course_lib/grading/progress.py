@@ -136,6 +136,7 @@ def progress(root: Path) -> Progress:
     notes = [memory.problem] if memory.problem else []
     standings = []
     for lesson in lessons(root):
+        # names begin with the lesson's number, so their order is that of the lessons
         is_given = lesson.name < (memory.start or "")
         standings.append(standing(lesson, memory.known.get(lesson.name), is_given, notes))
     return Progress(tuple(standings), tuple(notes))
