@@ -41,7 +41,7 @@ def imitated_cuda_graphs() -> Iterator[None]:
     with (
         patch.object(cudagraphs, "capture", keeping),
         patch.object(cudagraphs, "stream_on", lambda device: (0, 0, 0)),
-        patch.object(cudagraphs, "fixed", set()),
+        patch.object(cudagraphs, "result_addresses", set()),
         patch.object(cudagraphs, "why_not", lambda graph: None),
         patch.object(torch.cuda, "is_current_stream_capturing", lambda: False),
     ):

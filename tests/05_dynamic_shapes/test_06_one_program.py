@@ -358,7 +358,7 @@ def test_the_log_says_what_became_of_sizes():
     (guarded,) = [line for line in decisions if line.startswith("guarded")]
     assert guarded.startswith("guarded: 4*s1 <= 131072 is True    # codegen/loops.py, ")
     assert any(
-        "scheduling/memory.py, extent: Elements from the first" in line for line in decisions
+        "lowering/ir.py, Buffer.extent: Elements from the first" in line for line in decisions
     )
 
 

@@ -176,7 +176,7 @@ def test_each_set_of_sizes_has_recordings_of_its_own(monkeypatch):
             return self.program(*tensors)
 
     monkeypatch.setattr(cudagraphs, "Recorder", Recorder)
-    monkeypatch.setattr(cudagraphs, "SETS", 2)
+    monkeypatch.setattr(cudagraphs, "MOST_SETS_OF_SIZES", 2)
     program = cudagraphs.with_cuda_graphs(lambda x, s1: (x + s1,), graph_of_two_sizes())
     assert isinstance(program, RecorderForSizes)
 
