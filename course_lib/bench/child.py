@@ -25,6 +25,7 @@ def load_models():
 
 
 def main(who: str, options: dict) -> dict:
+    """What `first_call.FirstCall` holds, measured here. `who`: "course_lib" or "torch.compile"."""
     # The same weights and inputs in each process, and products as users have them on a GPU
     torch.manual_seed(0)
     torch.set_float32_matmul_precision("high")

@@ -257,6 +257,7 @@ def rounded(spans: Spans) -> Spans:
 
 
 def main(rank: int, world: int, path: str) -> None:
+    """One of `world` processes, each with a GPU. All measure; the first one prints and writes."""
     os.environ |= {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": "29531"}
     torch.cuda.set_device(rank)
     dist.init_process_group("nccl", rank=rank, world_size=world)

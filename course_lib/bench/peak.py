@@ -61,6 +61,7 @@ def resident(field: str) -> float:
 
 
 def main(who: str, workload: str, device: str, dtype: str) -> float:
+    """In the fresh process: megabytes of one contender; any other `who` is eager."""
     from child import load_models  # type: ignore[import-not-found]  # from beside this file
 
     torch.manual_seed(0)

@@ -101,6 +101,7 @@ def relinked(text: str, names: set[str], root: Path, language: str) -> str:
     A lesson's stays: it lies in the same folder."""
 
     def address(match: re.Match[str]) -> str:
+        """One link with its address; `before` is what stands in front of the address."""
         before, path = match.groups()
         if path.split("#")[0] in names:
             return match[0]

@@ -75,6 +75,7 @@ def listen() -> None:
         return
 
     def told(shell: Any, kind: Any, error: Any, trace: Any, tb_offset: Any = None) -> None:
+        """IPython calls this where a cell raises, and shows nothing itself."""
         try:
             add_note(error, trace)
         finally:

@@ -52,6 +52,7 @@ def what_it_is(data: bytes, text: str) -> tuple[str, str] | None:
 
 
 def empty(data: bytes) -> str:
+    """No bytes, or none that say anything: zeros, blanks, and the marks of UTF-8 and UTF-16."""
     if not data:
         return "the file is empty. Save the notebook again and look at its size."
     if not data.strip(b"\0 \t\r\n\xef\xbb\xbf\xff\xfe"):
@@ -60,6 +61,7 @@ def empty(data: bytes) -> str:
 
 
 def packed(data: bytes) -> str:
+    """An archive, by the bytes that each kind begins with."""
     if data.startswith((b"PK\x03\x04", b"PK\x05\x06")):
         # Word's and LibreOffice's documents are zips, too. The name of a file at the front tells.
         if b"word/" in data[:4000] or b"opendocument" in data[:4000]:
@@ -80,6 +82,7 @@ def packed(data: bytes) -> str:
 
 
 def picture_or_pdf(data: bytes) -> str:
+    """A print or a screenshot, by the bytes that each kind begins with."""
     names = {b"%PDF": "PDF", b"\x89PNG": "PNG", b"\xff\xd8\xff": "JPEG", b"GIF8": "GIF"}
     for start, name in names.items():
         if data.startswith(start):
@@ -88,6 +91,7 @@ def picture_or_pdf(data: bytes) -> str:
 
 
 def mac_leftover(data: bytes) -> str:
+    """The beginnings of AppleDouble and AppleSingle files."""
     if data.startswith((b"\x00\x05\x16\x07", b"\x00\x05\x16\x00")):
         return "it is a file that a Mac leaves beside another one (`._NAME`). Take the one without `._`."
     return ""
@@ -110,6 +114,7 @@ def conflict(text: str) -> str:
 
 
 def web_page(text: str) -> str:
+    """What a browser saves of a page that shows a notebook."""
     if _TAG.match(text):
         return "it is a web page. Download the notebook itself (on GitHub: the button Raw)."
     if text.startswith("<?xml"):
@@ -118,6 +123,7 @@ def web_page(text: str) -> str:
 
 
 def git_pointer(text: str) -> str:
+    """What lies in a clone in place of a large file, until Git LFS has fetched that."""
     if text.startswith("version https://git-lfs"):
         return "it is a pointer of Git LFS. Run `git lfs pull`."
     return ""

@@ -52,6 +52,8 @@ def resume_function(names: Names, stages: Stages) -> Any:
         if stack or unbound or code.co_cellvars or code.co_freevars:
             return stages["resume"](code, offset, stack, unbound)
         new = names["make_resume"](code, offset)
+        # A copy of `new` is the code that is never captured. There is no closure. What the answer
+        # put in front of the original bytecode shifts that by as many bytes.
         return resume.Resume(
             code, offset, new, new.replace(), (), len(new.co_code) - len(code.co_code)
         )

@@ -302,6 +302,7 @@ def _limits() -> Sequence[str]:
 
 
 def _threads_of_this_account() -> int:
+    """How many there are now: the limit counts all of an account's, not only a kernel's own."""
     import psutil
 
     own_processes = [

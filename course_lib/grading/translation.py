@@ -110,6 +110,7 @@ def labels_in_code(notebook: str) -> list[str]:
 
 
 def _labels_of(code: str) -> Iterator[str]:
+    """The labels in one cell; none where it is no Python."""
     try:
         tree = parse("\n".join(_without_magic(line) for line in code.split("\n")))
     except SyntaxError:

@@ -114,6 +114,7 @@ def require_a_download(download: Path) -> None:
 
 
 def _folder(folder: Path, place: _Place, leave_out: set[str]) -> Iterator[Entry]:
+    """All that is in a folder; `leave_out`: the true paths of folders with marks."""
     try:
         with os.scandir(folder) as directory:
             entries = sorted(directory, key=_by_name)
@@ -137,6 +138,7 @@ def _by_name(entry: os.DirEntry[str]) -> bytes:
 
 
 def _entry(entry: os.DirEntry[str], here: _Place, leave_out: set[str]) -> Iterator[Entry]:
+    """A file or folder, with all that is in it. Links are not followed."""
     path = Path(entry.path)
     try:
         status = entry.stat(follow_symlinks=False)
@@ -186,6 +188,7 @@ def _file(piece: Piece, here: _Place) -> Iterator[Entry]:
 
 
 def _zip_file(load: Callable[[], bytes], place: _Place) -> Iterator[Entry]:
+    """All that is in a zip; `load` gives its bytes."""
     try:
         archive = zipfile.ZipFile(io.BytesIO(load()))
         entries = archive.infolist()

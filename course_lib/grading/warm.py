@@ -171,6 +171,7 @@ class Nursery:
         return dict(json.loads(line))
 
     def _end(self) -> None:
+        """End the nursery and remove its folder; in a fork of the grader only forget it."""
         if self._process is not None and self._owner == os.getpid():
             self._process.kill()
             self._process.wait()

@@ -107,6 +107,7 @@ class Words:
             yield from ast.walk(tree)
 
     def all(self) -> Iterator[str]:
+        """Each sentence that the cells say, in their order; one may come several times."""
         for node in self.nodes():
             for argument in self.said_by(node):
                 for text in self.texts(argument):

@@ -54,6 +54,8 @@ def labels(language: str) -> dict[str, str]:
 
 
 def _translated(text: str, known: dict[str, str]) -> str:
+    """The text by the catalog `known`: as it is, without an option's letter (`b) `), or with holes
+    for its numbers; the text itself where none of these is there."""
     if text in known:
         return known[text]
     letter = _LETTER.match(text)

@@ -231,6 +231,7 @@ class Watch:
                     self.ours += 1
 
     def call(self) -> Call:
+        """How the call was compiled. Of several problems the first is told."""
         if self.problems:
             return Call("not captured", self.extern, self.problems[0].splitlines()[0])
         if not self.extern:

@@ -99,6 +99,7 @@ def same_numbers(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
 
 
 def close(a: torch.Tensor, b: torch.Tensor) -> bool:
+    """As near as `TOLERANCE` asks; equal where it says nothing of the dtype (integers, bool)."""
     tolerance = TOLERANCE.get(b.dtype)
     if tolerance is None:
         return torch.equal(a, b)
