@@ -128,9 +128,9 @@ def spread(
     for of_name in samples.values():
         every += of_name.seconds
     slowest = max(of_name.p90 for of_name in samples.values())
-    most = min(max(every), 3 * slowest)
-    beyond = sum(seconds > most for seconds in every)
-    axis = Axis(16 + max(map(text_width, samples)), most)
+    longest_shown = min(max(every), 3 * slowest)
+    beyond = sum(seconds > longest_shown for seconds in every)
+    axis = Axis(16 + max(map(text_width, samples)), longest_shown)
 
     # A title, a lane for each name, and the axis below them
     bottom = 30 + LANE * len(samples)
@@ -140,7 +140,9 @@ def spread(
         draw_samples(svg, axis, 30 + LANE * number, name, samples_of_name, stage)
     svg.path(f"M{axis.left:.1f} {bottom + 2} H{axis.left + TRACK}", line=1, opacity=0.6)
     svg.text(axis.left, bottom + 18, "0", SMALL, anchor="middle", dim=True)
-    svg.text(axis.left + TRACK, bottom + 18, human_time(most), SMALL, anchor="middle", dim=True)
+    svg.text(
+        axis.left + TRACK, bottom + 18, human_time(longest_shown), SMALL, anchor="middle", dim=True
+    )
 
     rows = [
         (name, count(len(samples_of_name.seconds), "sample"))

@@ -133,7 +133,7 @@ def _lines(text: str, columns: Sequence[str]) -> list[list[str]]:
         text = rest
 
     best: list[list[str]] = []
-    most = -1
+    most_found = -1
     for separator in _SEPARATORS:
         lines = list(csv.reader(io.StringIO(text, newline=""), delimiter=separator))
         lines = lines[_first_filled(lines) :]
@@ -141,8 +141,8 @@ def _lines(text: str, columns: Sequence[str]) -> list[list[str]]:
             names = {_name_of_column(name) for name in lines[0]}
         else:
             names = set()
-        if len(names & set(columns)) > most:
-            best, most = lines, len(names & set(columns))
+        if len(names & set(columns)) > most_found:
+            best, most_found = lines, len(names & set(columns))
     return best
 
 

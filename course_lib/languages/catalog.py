@@ -173,14 +173,14 @@ def _as_of_today(entry: Entry, source: Source) -> Entry:
 
 def _earlier_form(entries: list[Entry], source: Source) -> Entry | None:
     """The translated entry that reads most like this text, if any is alike enough."""
-    best, most = None, ALIKE
+    best, best_ratio = None, ALIKE
     for entry in entries:
         if not entry.text:
             continue
         words = entry.english.split(), source.english.split()
         alike = difflib.SequenceMatcher(None, *words, autojunk=False).ratio()
-        if alike > most:
-            best, most = entry, alike
+        if alike > best_ratio:
+            best, best_ratio = entry, alike
     return best
 
 

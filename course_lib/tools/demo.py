@@ -49,12 +49,12 @@ def main() -> int:
         difference = (compiled(*fresh) - gelu_layer(*fresh)).abs().max().item()
 
     # A line that is wider than the terminal would break where it hurts most
-    most = width()
+    line_width = width()
     for number, (title, stage) in enumerate(stages(), 1):
         heading = f"{number} {title} "
-        print(paint("\n" + heading + "─" * (most - columns_of(heading)), "1;36"))
+        print(paint("\n" + heading + "─" * (line_width - columns_of(heading)), "1;36"))
         for line in stage(trace):
-            print(line if len(line) <= most else line[: most - 1] + "…")
+            print(line if len(line) <= line_width else line[: line_width - 1] + "…")
 
     right = difference < 1e-4
     verdict = phrase("fine") if right else phrase("WRONG")

@@ -118,9 +118,9 @@ def no_farther(a: torch.Tensor, b: torch.Tensor, exact: torch.Tensor) -> bool:
     exact = exact.to(torch.float64)
     our_error = (a.double() - exact).abs()
     # Where eager overflows, its error counts as 0: then ours must be the exact value, or eager's
-    theirs = (b.double() - exact).abs().nan_to_num(0, 0)
+    eager_error = (b.double() - exact).abs().nan_to_num(0, 0)
 
-    allowed = 4 * theirs + TOLERANCE[b.dtype] * (1 + exact.abs())
+    allowed = 4 * eager_error + TOLERANCE[b.dtype] * (1 + exact.abs())
     is_near = our_error <= allowed
     is_exact = a.double() == exact
     return bool((is_near | is_exact | same_numbers(a, b)).all())

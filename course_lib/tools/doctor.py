@@ -129,9 +129,9 @@ def widths_in(columns: int) -> tuple[int, int, int, int]:
     """The characters of each column in a terminal that is so wide.
 
     What was found gets two parts, advice three."""
-    left = min(max(columns, NARROWEST), WIDEST) - ITEM - STATUS
-    width_of_finding = left * 2 // 5
-    return ITEM, width_of_finding, STATUS, left - width_of_finding
+    for_texts = min(max(columns, NARROWEST), WIDEST) - ITEM - STATUS
+    width_of_finding = for_texts * 2 // 5
+    return ITEM, width_of_finding, STATUS, for_texts - width_of_finding
 
 
 def as_text(
