@@ -344,7 +344,8 @@ def _boxes(shown: Walk, stage: str) -> list[str]:
 
 
 def _lowered(film: Film, shown: Walk, number: int) -> None:
-    """Loop by loop: each part with the second at which it appears."""
+    """Loop by loop: each part with the second at which it appears. `scene` is told first how many
+    seconds all of it takes."""
     parts = [(0.0, _head(film, number, "Each operation becomes a loop over memory."))]
     parts += [(0.3 + 0.5 * i, box) for i, box in enumerate(_boxes(shown, "lowering"))]
     film.scene(4.5, parts)
