@@ -40,10 +40,6 @@ TOLERANCES = {
 element of the tensor (a sum of many terms is rounded relative to those, not to what is left of
 them). Integers must be equal."""
 
-ROUNDING_GROWS = (
-    "rounding grows in this model: no result is further from double precision than twice eager's"
-)
-
 
 @dataclass(frozen=True)
 class Workload:
