@@ -474,9 +474,10 @@ def under(autocast: dict[str, torch.dtype]) -> Iterator[None]:
 @contextlib.contextmanager
 def numbers_of(noted: Noted) -> Iterator[None]:
     """Inside, the random generators draw the numbers of the forward call once more."""
-    if noted.random is None:
+    if noted.random is None:  # forward draws none
         yield
         return
+    # Each is a function that puts a state back: that of now, and that before forward
     restore = global_state.random()
     noted.random()
     try:

@@ -138,6 +138,7 @@ def steps_of(gm: fx.GraphModule) -> list[Any]:
         piece = []
 
     for node in operations:
+        # A number is a step of its own (`run_numbers`), as soon as what it needs is there
         if is_number(node):
             continue
         if not runs_alone(node):

@@ -67,7 +67,7 @@ the operations."""
 
 
 class Arithmetic(PythonReferenceAnalysis):
-    """Expressions as nodes: torch's functions on symbolic numbers are nodes too."""
+    """Expressions as nodes: where the base class computes, a node of the graph is made."""
 
     @staticmethod
     def to_dtype(x: Any, dtype: Any) -> Any:

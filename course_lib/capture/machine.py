@@ -359,6 +359,7 @@ class Machine(Stack):
             self.push(sent)
             self.next -= 2  # The SEND runs again, and throws it into the inner generator.
         else:
+            # None: nobody watches the frames of this call
             frames.call(None, self.unwind, self.program[self.next - 1], sent)
 
     def iterate(self, value: Any) -> Any:

@@ -478,6 +478,7 @@ class Shapes:
             if symbol in self.marked:
                 raise broken_promise(origin.texts.shown, int(size), at)
         elif origin.is_of_tensor:
+            # 0 and 1 are constants, each with a graph of its own. No line of the program asks this.
             line_of_test[self._test(sympy.Ge(symbol, 2, evaluate=False))] = None
         return line_of_test
 

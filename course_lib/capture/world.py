@@ -83,7 +83,8 @@ class Warned:
 class LeftOut:
     """A frame of torch's own Python that is not interpreted, for what it does is known.
 
-    `depth`: how many machines run around it."""
+    `depth`: how many machines run around it, so that it is counted only below the right call.
+    `place`: the line in it that calls on; a warning may name this line."""
 
     depth: int
     place: Place

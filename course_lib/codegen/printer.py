@@ -46,11 +46,11 @@ class KernelSource:
     line_of: Mapping[int, Step] = field(default_factory=dict, repr=False)
     # Does it take one more buffer, an int64 that it sets to 1 if an index is out of range?
     checked: bool = False
-    # The sizes of this call, where one kernel serves many: they are no part of its text. One int64
-    # buffer, the last argument, holds them.
+    # The sizes of this call as numbers, where one kernel serves many sets of sizes: they are no
+    # part of its text. One int64 buffer, the last argument, holds them.
     sizes: tuple[int, ...] = ()
-    # The same for a program in symbols: the symbols that the kernel takes, and formulas of symbols
-    # that Python computes for it
+    # The same where the program is compiled once for all sizes, so that no numbers are known: the
+    # symbols that the kernel takes, and formulas of symbols that Python computes for it
     symbols: tuple[sympy.Expr, ...] = ()
 
 

@@ -167,6 +167,8 @@ class TilesCpp(CppOps):
                 f"all_finite({values.address}, {values.row}, {values.column}, columns, {size})"
             )
 
+        # Columns from `first` up to `last` may be seen by these rows. With maxima the columns are
+        # walked in turns: only in the first one a block is left out (see above).
         first, last = (f"{name}[m0 / {self.tile_rows}]" for name in self.ends_of_columns)
         first_turn = "turn == 0 && " if self.stream.maxima else ""
         with self.block(f"if ({first_turn}(n0 < {first} || n0 >= {last})) {{", "}"):
@@ -176,7 +178,8 @@ class TilesCpp(CppOps):
             self.line(f"if ({' && '.join(conditions)}) continue;")
 
     def write_finite(self, shown: Shown, loop: Loop, span: Span) -> None:
-        """Are the numbers finite that hidden weights are made of, and not 0 where they divide?"""
+        """Lines that set `others` where a number that hidden weights are made of is not finite, or
+        is 0 and divides."""
         numbers = [each for each in shown.finite if loop.symbol in each.detail[1].free_symbols]
         if not numbers:
             return

@@ -38,6 +38,10 @@ POINTERS = {
 # Names that the printers write themselves: no value gets one of them
 RESERVED = """triton tl libdevice problem sizes mask rows columns row column better value scale BLOCK ROWS COLUMNS
     DEPTH print range min max sum abs float int tile tall wide down across batch chunk inside inside_down""".split()
+# Functions that Triton has no name for, each from its arguments on. `tl.reduce` takes a function,
+# no operator: hence `multiply`. Dividing floats as Python does: `q` is whole but for rounding, so
+# `f` is one too small if `q - f` is more than a half; a quotient of 0 keeps the sign. 2.885... is 2
+# / ln 2.
 HELPERS = {
     "multiply": "a, b):\n    return a * b",
     "larger": "a, b):  # NaN is the largest\n"

@@ -176,6 +176,7 @@ def trial(name: str, folder: str) -> None:
     for event in recorded_events:
         if isinstance(event, events.FellBack):
             raise why_it_fell_back(event.why)
+    # The stages in ASKED are asked all the time: they keep no count of uses
     if part.stage not in ASKED and not assembly.uses.get(name):
         raise RuntimeError("the compiler never came to use it")
 

@@ -131,9 +131,11 @@ def without_answers(lesson: Lesson) -> str:
 class Job:
     """How a class is to be marked."""
 
+    # What was handed in, where the marks go, and the course itself
     folder: Path
     output: Path
     root: Path
+    # How many submissions are marked side by side
     jobs: int = 2
     limits: Limits = Limits()
     in_sandbox: bool = True

@@ -259,7 +259,8 @@ def metadata_of(value: Any, known: dict[str, type]) -> dict[str, Any]:
 def type_of(raw: dict[str, Any], metadata: dict[str, Any]) -> str:
     """The cell's type.
 
-    One that format 4 does not know is code if the cell has what only code has."""
+    One that format 4 does not know is code if the cell has what only code has. `heading` and `html`
+    are types of format 3. What nbgrader marks may be graded, and would be lost in a `raw` cell."""
     kind = str(raw.get("cell_type")).strip().lower()
     if kind in _KNOWN_TYPES:
         return kind

@@ -40,6 +40,7 @@ def candidates(source: TritonSource) -> Sequence[Choice]:
     """What is tried, the usual choice first: tiles a half to four times as large, with fewer and
     more warps."""
     tiling = source.tiling
+    # A product has a list of tiles of its own: depth and warps go together there
     if isinstance(tiling, ProductTiling):
         return tiling.tiles
 

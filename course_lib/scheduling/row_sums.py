@@ -135,6 +135,7 @@ class Exchange:
         """The sum in its new form.
 
         shown: the memory that the program can see (`shown_memory`)."""
+        # The sum as it was: the new nodes are put before it
         before = writer.before.meta["val"]
 
         # If `known` is a result, the program may write to it before backward. Eager's backward does

@@ -260,6 +260,8 @@ class Choice:
         """The reductions along a row whose results streams read from memory, or what loops have
         made of these."""
         names = [name for attempt in attempts for name in attempt.node().stream.reads]
+        # A loop over fewer elements than the scores computes numbers of a row, so its own reads
+        # count
         largest = max((attempt.numel for attempt in attempts), default=0)
         found: set[Node] = set()
         seen = set(names)

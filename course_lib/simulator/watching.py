@@ -124,8 +124,10 @@ class Access:
     line: str
     program: int
     addresses: Any
+    # The numbers of these lanes in the block; None: all of them
     lanes: Any
     shape: tuple[int, ...]
+    # The smallest and the largest address: two accesses that lie apart need no closer look
     low: int
     high: int
     # What was stored

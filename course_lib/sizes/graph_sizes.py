@@ -123,6 +123,7 @@ class Sizes:
 
         other_sizes = copy.copy(self)
         other_sizes.places = self.places | places
+        # No question may become a guard any more
         other_sizes.open = False
         return other_sizes
 
@@ -131,7 +132,8 @@ class Sizes:
         return tuple(place.of(inputs) for place in self.places.values())
 
     def function(self, formulas: Any) -> Callable[[Sequence[Any]], Any]:
-        """A function of the inputs of a call that gives the same tuples with numbers for sizes."""
+        """A function of a call's inputs that gives `formulas` (sizes, or nested tuples of them)
+        with numbers in the place of symbols."""
         compute = self.function_of_values(formulas)
         return lambda inputs: compute(*self.values(inputs))
 

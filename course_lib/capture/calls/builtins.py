@@ -110,7 +110,7 @@ def run_builtin(it: Machine, function: Any, args: list[Any], kwargs: dict[str, A
 
 
 def module_of(function: Any) -> Any:
-    """The module that a builtin belongs to."""
+    """The name of the module that a builtin belongs to; None if it says none."""
     target: Any = owner_of(function)
     if is_a(target, types.ModuleType):
         return target.__name__

@@ -41,6 +41,7 @@ def round_to_nearest() -> None:
 def saturate() -> None:
     def cast_impl(self: Any, src: Any, dst_type: Any) -> Any:
         new = dst_type.scalar
+        # bfloat16 and float8, which NumPy does not know
         if new in WRITE:
             return Handle(WRITE[new](from_any(src, new).astype(np.float32)), new)
 

@@ -193,6 +193,8 @@ GIVEN = {"compiled_function.<locals>.run": "function", "compiled_module.<locals>
 def decorated(name: str, given: str) -> str:
     """`given` (what `cl.compile` was given), if `name` (the code that runs) is a decorator's and
     tells nothing: `wraps.<locals>.wrapper`. '' if `name` serves."""
+    # The last part of each name. Two functions of one name (`functools.wraps`) need no other, and a
+    # lambda's name tells no more than the decorator's.
     own, outer = name.rpartition(".")[2], given.rpartition(".")[2]
     if "<locals>" in name and own != outer and outer != "<lambda>":
         return given
