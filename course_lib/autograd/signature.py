@@ -67,8 +67,6 @@ class Result:
         sizes, strides, offset = self.layout
         # Also under `no_grad`: the view has a `grad_fn` then, as in eager.
         with torch.enable_grad():
-            # The result must be a tensor of its own, also where it is the whole of `base`: `conj`
-            # and `_neg_view` make one, else `as_strided` does
             is_whole = (base.shape, base.stride(), 0) == (sizes, strides, offset)
             if not (is_whole and (self.conjugates or self.negates)):
                 base = base.as_strided(sizes, strides, base.storage_offset() + offset)
