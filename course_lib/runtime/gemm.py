@@ -68,20 +68,21 @@ def is_full_matrix_of_floats(view: View) -> bool:
     """True for a float32 matrix in a CPU's memory that has elements, each in a place of its own."""
     if view.buffer.device.type != "cpu" or view.dtype != torch.float32:
         return False
-    return 0 not in view.shape and reach(hint(view.shape), hint(view.stride)) is not None
+    return 0 not in view.shape and elements_lie_apart(hint(view.shape), hint(view.stride))
 
 
-def reach(shape: Sequence[int], stride: Sequence[int]) -> int | None:
-    """The distance from the first to the last element; None if two may lie at one place, as in
-    `x.unfold(0, 4, 1)`. oneDNN refuses such a layout."""
-    reached = 0
+def elements_lie_apart(shape: Sequence[int], stride: Sequence[int]) -> bool:
+    """False if two elements may lie at one place, as in `x.unfold(0, 4, 1)`: oneDNN refuses that.
+
+    The same question about symbols, where the answer becomes a guard: `capture/strides.py`."""
+    span = 1
     for step, size in sorted(zip(stride, shape, strict=True)):
         if size == 1:
             continue
-        if step <= reached:
-            return None
-        reached += (size - 1) * step
-    return reached
+        if step < span:
+            return False
+        span += (size - 1) * step
+    return True
 
 
 def choose(kernel: ExternKernel, fixed: Collection[int] | None = None) -> ExternKernel:
@@ -103,7 +104,7 @@ def choose(kernel: ExternKernel, fixed: Collection[int] | None = None) -> Extern
     operands = []
     for view in kernel.args:
         shape, stride = near(view.shape), near(view.stride)
-        if reach(shape, stride) is None:
+        if not elements_lie_apart(shape, stride):
             # A size has grown to the next power of two, and the stride across it has not.
             return kernel
         operands.append(Buffer("", view.dtype, shape, stride))
